@@ -1,0 +1,63 @@
+//! The command line: one thin file per subcommand.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the command line is what prints")]
+
+pub mod exit;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub use exit::Failure;
+
+/// A userspace lossless-Ethernet dataplane on AF_XDP.
+#[derive(Debug, Parser)]
+#[command(name = "tailwater", version, propagate_version = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print shell completions
+    Completions {
+        /// The shell to print them for
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
+}
+
+/// Runs the command that the process's arguments name and gives its exit code.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match cli.command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+impl Command {
+    fn run(self) -> Result<(), Failure> {
+        use clap::CommandFactory as _;
+        match self {
+            Self::Completions { shell } => {
+                clap_complete::generate(
+                    shell,
+                    &mut Cli::command(),
+                    "tailwater",
+                    &mut std::io::stdout(),
+                );
+                Ok(())
+            }
+            Self::Man => {
+                clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout()).map_err(
+                    |error| Failure::Running(format!("cannot write the manual page: {error}")),
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The store of replay and the simulator: chunks of one vector, chained as the UMEM chains them.
+//!
+//! The payload of a generated frame stays the triple `(seed, offset, length)` behind its header
+//! chunk; real bytes exist only where something reads them.
+
+use super::{Frame, FrameStore, HEAD_BYTES_MIN, Payload};
+
+const NO_CHUNK: u32 = u32::MAX;
+
+/// Bytes of one chunk; a frame longer than that is a chain.
+pub const SLAB_CHUNK_BYTES: usize = 512;
+
+const _: () = assert!(SLAB_CHUNK_BYTES >= HEAD_BYTES_MIN);
+
+#[derive(Clone, Copy, Debug)]
+struct Chunk {
+    /// Real bytes in this chunk.
+    len: u16,
+    /// Handed out, or on the free list: what the ownership assertion reads.
+    used: bool,
+    next: u32,
+    /// The virtual tail of a chain, on its first chunk.
+    payload: Option<Payload>,
+}
+
+/// A slab of chunks that grows up to a limit and never shrinks.
+#[derive(Debug)]
+pub struct SlabStore {
+    chunks: Vec<Chunk>,
+    bytes: Vec<u8>,
+    free: u32,
+    chunks_max: u32,
+    frames_out: u64,
+}
+
+impl SlabStore {
+    /// A store of at most `chunks_max` chunks of [`SLAB_CHUNK_BYTES`].
+    pub fn new(chunks_max: u32) -> Self {
+        Self {
+            chunks: Vec::new(),
+            bytes: Vec::new(),
+            free: NO_CHUNK,
+            chunks_max: chunks_max.min(NO_CHUNK - 1),
+            frames_out: 0,
+        }
+    }
+
+    /// Makes room for `chunks` before a run, so that none is made while frames move.
+    pub fn reserve(&mut self, chunks: u32) {
+        while self.chunks.len() < chunks.min(self.chunks_max) as usize {
+            self.grow();
+        }
+    }
+
+    fn grow(&mut self) -> bool {
+        let have = u32::try_from(self.chunks.len()).unwrap_or(u32::MAX);
+        let wanted = have.max(64).min(self.chunks_max.saturating_sub(have));
+        for index in have..have + wanted {
+            self.chunks.push(Chunk { len: 0, used: false, next: self.free, payload: None });
+            self.free = index;
+        }
+        self.bytes.resize(self.chunks.len() * SLAB_CHUNK_BYTES, 0);
+        wanted > 0
+    }
+
+    fn take_chunk(&mut self, len: u16) -> Option<u32> {
+        if self.free == NO_CHUNK && !self.grow() {
+            return None;
+        }
+        let index = self.free;
+        let chunk = &mut self.chunks[index as usize];
+        self.free = chunk.next;
+        debug_assert!(!chunk.used, "chunk {index} was handed out twice");
+        *chunk = Chunk { len, used: true, next: NO_CHUNK, payload: None };
+        Some(index)
+    }
+
+    fn give_chain(&mut self, head: u32) {
+        let mut index = head;
+        while index != NO_CHUNK {
+            let chunk = &mut self.chunks[index as usize];
+            assert!(chunk.used, "chunk {index} came back twice");
+            chunk.used = false;
+            let next = std::mem::replace(&mut chunk.next, self.free);
+            self.free = index;
+            index = next;
+        }
+    }
+
+    fn chunk_bytes(&self, index: u32) -> &[u8] {
+        let at = index as usize * SLAB_CHUNK_BYTES;
+        &self.bytes[at..at + usize::from(self.chunks[index as usize].len)]
+    }
+
+    fn chunk_bytes_mut(&mut self, index: u32) -> &mut [u8] {
+        let at = index as usize * SLAB_CHUNK_BYTES;
+        &mut self.bytes[at..at + usize::from(self.chunks[index as usize].len)]
+    }
+
+    /// The chunks of a frame, in order.
+    fn chain(&self, head: u32) -> impl Iterator<Item = u32> + '_ {
+        std::iter::successors(Some(head), |index| {
+            let next = self.chunks[*index as usize].next;
+            (next != NO_CHUNK).then_some(next)
+        })
+    }
+
+    fn payload_of(&self, frame: &Frame) -> Option<Payload> {
+        self.chunks[frame.head() as usize].payload
+    }
+}
+
+fn chunk_len(bytes: usize) -> u16 {
+    u16::try_from(bytes.min(SLAB_CHUNK_BYTES)).unwrap_or(u16::MAX)
+}
+
+impl FrameStore for SlabStore {
+    fn allocate(&mut self, len_bytes: u32) -> Option<Frame> {
+        let mut left = len_bytes as usize;
+        let first_len = chunk_len(left);
+        let head = self.take_chunk(first_len)?;
+        left -= usize::from(first_len);
+        let mut last = head;
+        while left > 0 {
+            let len = chunk_len(left);
+            let Some(index) = self.take_chunk(len) else {
+                self.give_chain(head);
+                return None;
+            };
+            self.chunks[last as usize].next = index;
+            last = index;
+            left -= usize::from(len);
+        }
+        self.frames_out += 1;
+        Some(Frame::new(head, len_bytes))
+    }
+
+    fn release(&mut self, frame: Frame) {
+        self.frames_out -= 1;
+        self.give_chain(frame.into_head());
+    }
+
+    fn head<'a>(&'a self, frame: &Frame) -> &'a [u8] {
+        self.chunk_bytes(frame.head())
+    }
+
+    fn head_mut<'a>(&'a mut self, frame: &mut Frame) -> &'a mut [u8] {
+        self.chunk_bytes_mut(frame.head())
+    }
+
+    fn copy_out(&self, frame: &Frame, out: &mut Vec<u8>) {
+        for index in self.chain(frame.head()) {
+            out.extend_from_slice(self.chunk_bytes(index));
+        }
+        for slice in self.payload_of(frame).into_iter().flat_map(Payload::slices) {
+            out.extend_from_slice(slice);
+        }
+    }
+
+    fn write(&mut self, frame: &mut Frame, offset: u32, bytes: &[u8]) {
+        let mut skip = offset as usize;
+        let mut rest = bytes;
+        let mut index = frame.head();
+        while !rest.is_empty() {
+            assert!(
+                index != NO_CHUNK,
+                "write of {} bytes at {offset} past a frame's real bytes",
+                bytes.len()
+            );
+            let chunk = self.chunk_bytes_mut(index);
+            if skip < chunk.len() {
+                let n = rest.len().min(chunk.len() - skip);
+                chunk[skip..skip + n].copy_from_slice(&rest[..n]);
+                rest = &rest[n..];
+                skip = 0;
+            } else {
+                skip -= chunk.len();
+            }
+            index = self.chunks[index as usize].next;
+        }
+    }
+
+    fn duplicate(&mut self, frame: &Frame) -> Option<Frame> {
+        let payload = self.payload_of(frame);
+        let real = frame.len_bytes() - payload.map_or(0, |p| p.len_bytes);
+        let mut copy = self.allocate(real)?;
+        let (mut from, mut to) = (frame.head(), copy.head());
+        // Chains of one length have chunks of the same lengths, unless the original was cut.
+        if self
+            .chain(from)
+            .map(|i| self.chunks[i as usize].len)
+            .eq(self.chain(to).map(|i| self.chunks[i as usize].len))
+        {
+            while from != NO_CHUNK {
+                let at = from as usize * SLAB_CHUNK_BYTES;
+                let len = usize::from(self.chunks[from as usize].len);
+                self.bytes.copy_within(at..at + len, to as usize * SLAB_CHUNK_BYTES);
+                (from, to) = (self.chunks[from as usize].next, self.chunks[to as usize].next);
+            }
+        } else {
+            let mut bytes = Vec::with_capacity(real as usize);
+            for index in self.chain(frame.head()) {
+                bytes.extend_from_slice(self.chunk_bytes(index));
+            }
+            self.write(&mut copy, 0, &bytes);
+        }
+        self.chunks[copy.head() as usize].payload = payload;
+        copy.set_len_bytes(frame.len_bytes());
+        Some(copy)
+    }
+
+    fn truncate(&mut self, frame: &mut Frame, len_bytes: u32) {
+        assert!(len_bytes <= frame.len_bytes(), "a cut makes a frame no longer");
+        let payload = self.payload_of(frame);
+        let real = frame.len_bytes() - payload.map_or(0, |p| p.len_bytes);
+        self.chunks[frame.head() as usize].payload =
+            payload.map(|p| p.part(0, len_bytes.saturating_sub(real))).filter(|p| p.len_bytes > 0);
+        let mut left = real.min(len_bytes) as usize;
+        let mut index = frame.head();
+        loop {
+            let chunk = &mut self.chunks[index as usize];
+            let keep = usize::from(chunk.len).min(left);
+            chunk.len = chunk_len(keep);
+            left -= keep;
+            if left == 0 {
+                let tail = std::mem::replace(&mut chunk.next, NO_CHUNK);
+                self.give_chain(tail);
+                break;
+            }
+            index = chunk.next;
+        }
+        frame.set_len_bytes(len_bytes);
+    }
+
+    fn allocate_with_payload(&mut self, header: &[u8], payload: Payload) -> Option<Frame> {
+        // A short frame is kept real, so that `head` shows as much of it as it promises.
+        if header.len() + payload.len_bytes as usize <= SLAB_CHUNK_BYTES {
+            let total = u32::try_from(header.len()).ok()? + payload.len_bytes;
+            let mut frame = self.allocate(total)?;
+            let bytes = self.head_mut(&mut frame);
+            bytes[..header.len()].copy_from_slice(header);
+            payload.fill(&mut bytes[header.len()..]);
+            return Some(frame);
+        }
+        let real = HEAD_BYTES_MIN.saturating_sub(header.len());
+        let real = u32::try_from(real).ok()?.min(payload.len_bytes);
+        let header_len = u32::try_from(header.len()).ok()?;
+        let mut frame = self.allocate(header_len + real)?;
+        self.write(&mut frame, 0, header);
+        let mut at = header_len;
+        for slice in payload.part(0, real).slices() {
+            self.write(&mut frame, at, slice);
+            at += u32::try_from(slice.len()).ok()?;
+        }
+        self.chunks[frame.head() as usize].payload =
+            Some(payload.part(real, payload.len_bytes - real)).filter(|p| p.len_bytes > 0);
+        frame.set_len_bytes(header_len + payload.len_bytes);
+        Some(frame)
+    }
+
+    fn payload_matches(&self, frame: &Frame, offset: u32, payload: Payload) -> bool {
+        if frame.len_bytes() != offset + payload.len_bytes {
+            return false;
+        }
+        let (mut skip, mut checked) = (offset as usize, 0_u32);
+        for index in self.chain(frame.head()) {
+            let bytes = self.chunk_bytes(index);
+            let from = skip.min(bytes.len());
+            skip -= from;
+            let here = u32::try_from(bytes.len() - from).unwrap_or(u32::MAX);
+            if !payload.part(checked, here).matches(&bytes[from..]) {
+                return false;
+            }
+            checked += here;
+        }
+        match self.payload_of(frame) {
+            None => true,
+            // The offset lies inside the virtual part when `skip` is left over.
+            Some(tail) => {
+                let skip = u32::try_from(skip).unwrap_or(u32::MAX);
+                let (want, have) = (
+                    payload.part(checked, tail.len_bytes - skip),
+                    tail.part(skip, tail.len_bytes - skip),
+                );
+                want == have || want.slices().flatten().eq(have.slices().flatten())
+            }
+        }
+    }
+
+    fn outstanding(&self) -> u64 {
+        self.frames_out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes_of(store: &SlabStore, frame: &Frame) -> Vec<u8> {
+        let mut out = Vec::new();
+        store.copy_out(frame, &mut out);
+        out
+    }
+
+    #[test]
+    fn virtual_and_real_payloads_are_the_same_bytes() {
+        let mut store = SlabStore::new(1_000);
+        let header: Vec<u8> = (0..42).collect();
+        for len in [0_u32, 1, 18, 213, 214, 215, 470, 471, 1_458, 8_958, 40_000] {
+            let payload = Payload { seed: 9, offset: 77, len_bytes: len };
+            let frame = store.allocate_with_payload(&header, payload).expect("room");
+            let mut want = header.clone();
+            want.resize(42 + len as usize, 0);
+            payload.fill(&mut want[42..]);
+            assert_eq!(bytes_of(&store, &frame), want, "length {len}");
+            assert!(store.head(&frame).len() >= want.len().min(HEAD_BYTES_MIN));
+            assert!(store.payload_matches(&frame, 42, payload));
+            let real = store.allocate_from(&want).expect("room");
+            assert!(store.payload_matches(&real, 42, payload));
+            if len > 0 {
+                assert!(!store.payload_matches(&real, 42, Payload { offset: 78, ..payload }));
+            }
+            let mut copy = store.duplicate(&frame).expect("room");
+            for cut in [len + 41, len / 2 + 42, 42, 7] {
+                let cut = cut.min(copy.len_bytes());
+                store.truncate(&mut copy, cut);
+                assert_eq!(bytes_of(&store, &copy), want[..cut as usize]);
+                let again = store.duplicate(&copy).expect("room");
+                assert_eq!(bytes_of(&store, &again), want[..cut as usize]);
+                store.release(again);
+            }
+            for frame in [frame, real, copy] {
+                store.release(frame);
+            }
+        }
+        assert_eq!(store.outstanding(), 0);
+    }
+
+    #[test]
+    fn a_full_store_refuses_and_recovers() {
+        let mut store = SlabStore::new(4);
+        let frame = store.allocate(2_048).expect("four chunks");
+        assert!(store.allocate(1).is_none());
+        store.release(frame);
+        assert!(store.allocate(2_049).is_none(), "five chunks");
+        let frame = store.allocate(2_048).expect("nothing leaked");
+        store.release(frame);
+    }
+
+    #[test]
+    #[should_panic(expected = "dropped without its store")]
+    fn dropping_a_frame_asserts() {
+        let mut store = SlabStore::new(4);
+        drop(store.allocate(64));
+    }
+}

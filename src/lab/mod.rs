@@ -1,0 +1,1 @@
+//! Topology files, namespaces, veth links, and running nodes on them.

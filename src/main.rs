@@ -1,0 +1,5 @@
+//! The `tailwater` command.
+
+fn main() -> std::process::ExitCode {
+    tailwater::cli::main()
+}

@@ -1,0 +1,1 @@
+//! Histograms, the run directory and the report.

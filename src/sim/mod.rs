@@ -1,0 +1,1 @@
+//! Virtual time: the event queue, links and node scheduling.

@@ -1,0 +1,144 @@
+//! What a switch is built from.
+
+use crate::line::ETHERNET_OVERHEAD_BYTES;
+use crate::node::PortId;
+use crate::time::Duration;
+use crate::units::Rate;
+use crate::wire::MacAddr;
+
+/// Egress queues per port, one per priority of IEEE 802.1Q.
+pub const QUEUES: usize = 8;
+
+/// VLAN membership of a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VlanMode {
+    /// Untagged frames belong to this VLAN and leave untagged; frames tagged with another one are refused.
+    Access(u16),
+    /// Tagged frames of the listed VLANs pass with their tag; untagged ones belong to `native`
+    /// (refused when None), and frames of the native VLAN leave untagged.
+    Trunk {
+        /// The VLANs that pass, ascending.
+        allowed: Vec<u16>,
+        /// The VLAN of untagged frames.
+        native: Option<u16>,
+    },
+}
+
+/// Which field of a frame gives its priority.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// The priority code point of the outer VLAN tag; the port's default without one.
+    #[default]
+    Pcp,
+    /// The differentiated services code point of IPv4 or IPv6; the port's default for other frames.
+    Dscp,
+    /// The port's default, whatever the frame says.
+    Port,
+}
+
+/// One port of a switch.
+#[derive(Clone, Debug)]
+pub struct PortConfig {
+    /// The name in topology files and reports.
+    pub name: String,
+    /// The port's own address.
+    pub mac: MacAddr,
+    /// Line rate: egress is shaped to it.
+    pub rate: Rate,
+    /// Largest layer-3 packet: frames may have this plus 14 bytes of Ethernet and 4 per VLAN tag.
+    pub mtu_bytes: u32,
+    /// VLAN membership.
+    pub vlan: VlanMode,
+    /// Whether unknown and broadcast frames are flooded to this port and sources learned from it:
+    /// false on ports outside the spanning tree that the lab computed.
+    pub flood: bool,
+    /// Which field gives the priority.
+    pub trust: Trust,
+    /// Priority of frames that do not say theirs.
+    pub default_priority: u8,
+    /// Byte limit of each egress queue: a frame that would pass it is dropped.
+    pub queue_limit_bytes: [u64; QUEUES],
+}
+
+/// A MAC table entry that is never learned over and never ages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StaticMac {
+    /// The station.
+    pub mac: MacAddr,
+    /// Its VLAN.
+    pub vlan: u16,
+    /// Where it lives.
+    pub port: PortId,
+}
+
+/// A whole switch.
+#[derive(Clone, Debug)]
+pub struct SwitchConfig {
+    /// The name in topology files and reports; also names its random stream.
+    pub name: String,
+    /// Ports, in the order of their [`PortId`]; at most 256.
+    pub ports: Vec<PortConfig>,
+    /// Packet memory.
+    pub buffer_bytes: u64,
+    /// Admission counts whole cells of this size.
+    pub cell_bytes: u32,
+    /// Stations that the MAC table holds.
+    pub mac_table_entries: u32,
+    /// A learned station is forgotten when it has been silent for this long.
+    pub mac_ageing: Duration,
+    /// Entries that are set from the start.
+    pub static_macs: Vec<StaticMac>,
+    /// Bytes around each frame on the wire.
+    pub overhead_bytes: u32,
+    /// Priority of each PCP.
+    pub pcp_to_priority: [u8; 8],
+    /// Priority of each DSCP.
+    pub dscp_to_priority: [u8; 64],
+    /// Egress queue of each priority; queue 7 is served first.
+    pub priority_to_queue: [u8; 8],
+    /// The run's seed.
+    pub seed: u64,
+}
+
+impl PortConfig {
+    /// A port in VLAN 1 with the defaults: MTU 1500, PCP trusted, no queue limit below the memory.
+    pub fn new(name: &str, mac: MacAddr, rate: Rate) -> Self {
+        Self {
+            name: name.to_owned(),
+            mac,
+            rate,
+            mtu_bytes: 1_500,
+            vlan: VlanMode::Access(1),
+            flood: true,
+            trust: Trust::Pcp,
+            default_priority: 0,
+            queue_limit_bytes: [u64::MAX; QUEUES],
+        }
+    }
+}
+
+impl SwitchConfig {
+    /// A switch with the defaults: 12 MB of memory in 208-byte cells, 8,192 stations that age in
+    /// 300 s (IEEE 802.1Q table 8-6), priorities as the frame has them (DSCP by its upper three
+    /// bits), queue n for priority n.
+    pub fn new(name: &str, ports: Vec<PortConfig>) -> Self {
+        let mut dscp_to_priority = [0; 64];
+        for (dscp, priority) in (0_u8..).zip(&mut dscp_to_priority) {
+            *priority = dscp >> 3;
+        }
+        Self {
+            name: name.to_owned(),
+            ports,
+            buffer_bytes: 12_000_000,
+            cell_bytes: 208,
+            mac_table_entries: 8_192,
+            mac_ageing: Duration::from_secs(300),
+            static_macs: Vec::new(),
+            overhead_bytes: ETHERNET_OVERHEAD_BYTES,
+            pcp_to_priority: [0, 1, 2, 3, 4, 5, 6, 7],
+            dscp_to_priority,
+            priority_to_queue: [0, 1, 2, 3, 4, 5, 6, 7],
+            seed: 1,
+        }
+    }
+}
