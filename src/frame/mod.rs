@@ -62,6 +62,11 @@ impl Drop for Frame {
 /// are that long: room for every header the pipeline reads.
 pub const HEAD_BYTES_MIN: usize = 256;
 
+/// The least room in front of a new frame: what [`FrameStore::push_head`] can add to a frame that
+/// nothing was pushed onto, enough for an outer IPv6, UDP and VXLAN header with tags, or for an
+/// outer Ethernet and IPv6 header.
+pub const HEADROOM_BYTES_MIN: u32 = 128;
+
 /// What holds the bytes of frames. Not shared between threads; a worker owns one.
 pub trait FrameStore {
     /// A frame of `len_bytes` bytes whose contents are unspecified, or None when the store is full.
@@ -90,6 +95,19 @@ pub trait FrameStore {
 
     /// Cuts the frame to `len_bytes`, which is at most its length.
     fn truncate(&mut self, frame: &mut Frame, len_bytes: u32);
+
+    /// Takes the first `bytes` bytes off the frame, at most [`HEADROOM_BYTES_MIN`]; no byte moves,
+    /// and the room is there for [`push_head`](Self::push_head).
+    ///
+    /// # Panics
+    /// When the frame's first descriptor has fewer.
+    fn pull_head(&mut self, frame: &mut Frame, bytes: u32);
+
+    /// Puts `bytes` bytes of unspecified content in front of the frame, without moving the others.
+    /// False, and nothing changes, when there is not so much room: a new frame has
+    /// [`HEADROOM_BYTES_MIN`].
+    #[must_use]
+    fn push_head(&mut self, frame: &mut Frame, bytes: u32) -> bool;
 
     /// A frame of `header` followed by `payload`; a store may keep the payload virtual.
     fn allocate_with_payload(&mut self, header: &[u8], payload: Payload) -> Option<Frame>;

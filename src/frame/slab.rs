@@ -3,17 +3,29 @@
 //! The payload of a generated frame stays the triple `(seed, offset, length)` behind its header
 //! chunk; real bytes exist only where something reads them.
 
-use super::{Frame, FrameStore, HEAD_BYTES_MIN, Payload};
+use super::{Frame, FrameStore, HEAD_BYTES_MIN, HEADROOM_BYTES_MIN, Payload};
 
 const NO_CHUNK: u32 = u32::MAX;
 
 /// Bytes of one chunk; a frame longer than that is a chain.
 pub const SLAB_CHUNK_BYTES: usize = 512;
 
-const _: () = assert!(SLAB_CHUNK_BYTES >= HEAD_BYTES_MIN);
+const HEADROOM: usize = HEADROOM_BYTES_MIN as usize;
+const HEADROOM_START: u16 = 128;
+
+/// From one chunk to the next: the headroom lies before each, used on a chain's first alone.
+const STRIDE: usize = HEADROOM + SLAB_CHUNK_BYTES;
+
+/// Real bytes that a frame with a virtual payload begins with, so that `head` keeps its promise
+/// after as much has been pulled as can be.
+const REAL_BYTES_MIN: usize = HEAD_BYTES_MIN + HEADROOM;
+
+const _: () = assert!(SLAB_CHUNK_BYTES >= REAL_BYTES_MIN && HEADROOM == HEADROOM_START as usize);
 
 #[derive(Clone, Copy, Debug)]
 struct Chunk {
+    /// Where they begin, from the chunk's place in the vector.
+    start: u16,
     /// Real bytes in this chunk.
     len: u16,
     /// Handed out, or on the free list: what the ownership assertion reads.
@@ -56,10 +68,16 @@ impl SlabStore {
         let have = u32::try_from(self.chunks.len()).unwrap_or(u32::MAX);
         let wanted = have.max(64).min(self.chunks_max.saturating_sub(have));
         for index in have..have + wanted {
-            self.chunks.push(Chunk { len: 0, used: false, next: self.free, payload: None });
+            self.chunks.push(Chunk {
+                start: HEADROOM_START,
+                len: 0,
+                used: false,
+                next: self.free,
+                payload: None,
+            });
             self.free = index;
         }
-        self.bytes.resize(self.chunks.len() * SLAB_CHUNK_BYTES, 0);
+        self.bytes.resize(self.chunks.len() * STRIDE, 0);
         wanted > 0
     }
 
@@ -71,7 +89,7 @@ impl SlabStore {
         let chunk = &mut self.chunks[index as usize];
         self.free = chunk.next;
         debug_assert!(!chunk.used, "chunk {index} was handed out twice");
-        *chunk = Chunk { len, used: true, next: NO_CHUNK, payload: None };
+        *chunk = Chunk { start: HEADROOM_START, len, used: true, next: NO_CHUNK, payload: None };
         Some(index)
     }
 
@@ -87,14 +105,32 @@ impl SlabStore {
         }
     }
 
+    /// Where a chunk's real bytes lie in the vector.
+    fn place(&self, index: u32) -> std::ops::Range<usize> {
+        let chunk = &self.chunks[index as usize];
+        let at = index as usize * STRIDE + usize::from(chunk.start);
+        at..at + usize::from(chunk.len)
+    }
+
     fn chunk_bytes(&self, index: u32) -> &[u8] {
-        let at = index as usize * SLAB_CHUNK_BYTES;
-        &self.bytes[at..at + usize::from(self.chunks[index as usize].len)]
+        &self.bytes[self.place(index)]
     }
 
     fn chunk_bytes_mut(&mut self, index: u32) -> &mut [u8] {
-        let at = index as usize * SLAB_CHUNK_BYTES;
-        &mut self.bytes[at..at + usize::from(self.chunks[index as usize].len)]
+        let place = self.place(index);
+        &mut self.bytes[place]
+    }
+
+    /// A copy of one chunk that ends its chain, or None when the store is full.
+    fn duplicate_chunk(&mut self, index: u32) -> Option<u32> {
+        let from = self.chunks[index as usize];
+        let place = self.place(index);
+        let copy = self.take_chunk(from.len)?;
+        let chunk = &mut self.chunks[copy as usize];
+        (chunk.start, chunk.payload) = (from.start, from.payload);
+        let to = self.place(copy).start;
+        self.bytes.copy_within(place, to);
+        Some(copy)
     }
 
     /// The chunks of a frame, in order.
@@ -181,32 +217,43 @@ impl FrameStore for SlabStore {
     }
 
     fn duplicate(&mut self, frame: &Frame) -> Option<Frame> {
-        let payload = self.payload_of(frame);
-        let real = frame.len_bytes() - payload.map_or(0, |p| p.len_bytes);
-        let mut copy = self.allocate(real)?;
-        let (mut from, mut to) = (frame.head(), copy.head());
-        // Chains of one length have chunks of the same lengths, unless the original was cut.
-        if self
-            .chain(from)
-            .map(|i| self.chunks[i as usize].len)
-            .eq(self.chain(to).map(|i| self.chunks[i as usize].len))
-        {
-            while from != NO_CHUNK {
-                let at = from as usize * SLAB_CHUNK_BYTES;
-                let len = usize::from(self.chunks[from as usize].len);
-                self.bytes.copy_within(at..at + len, to as usize * SLAB_CHUNK_BYTES);
-                (from, to) = (self.chunks[from as usize].next, self.chunks[to as usize].next);
+        let mut from = frame.head();
+        let head = self.duplicate_chunk(from)?;
+        let mut to = head;
+        loop {
+            from = self.chunks[from as usize].next;
+            if from == NO_CHUNK {
+                break;
             }
-        } else {
-            let mut bytes = Vec::with_capacity(real as usize);
-            for index in self.chain(frame.head()) {
-                bytes.extend_from_slice(self.chunk_bytes(index));
-            }
-            self.write(&mut copy, 0, &bytes);
+            let Some(index) = self.duplicate_chunk(from) else {
+                self.give_chain(head);
+                return None;
+            };
+            self.chunks[to as usize].next = index;
+            to = index;
         }
-        self.chunks[copy.head() as usize].payload = payload;
-        copy.set_len_bytes(frame.len_bytes());
-        Some(copy)
+        self.frames_out += 1;
+        Some(Frame::new(head, frame.len_bytes()))
+    }
+
+    fn pull_head(&mut self, frame: &mut Frame, bytes: u32) {
+        let chunk = &mut self.chunks[frame.head() as usize];
+        let taken = u16::try_from(bytes).unwrap_or(u16::MAX);
+        assert!(taken <= chunk.len, "pull of {bytes} bytes from a head of {}", chunk.len);
+        chunk.start += taken;
+        chunk.len -= taken;
+        frame.set_len_bytes(frame.len_bytes() - bytes);
+    }
+
+    fn push_head(&mut self, frame: &mut Frame, bytes: u32) -> bool {
+        let chunk = &mut self.chunks[frame.head() as usize];
+        let Some(taken) = u16::try_from(bytes).ok().filter(|taken| *taken <= chunk.start) else {
+            return false;
+        };
+        chunk.start -= taken;
+        chunk.len += taken;
+        frame.set_len_bytes(frame.len_bytes() + bytes);
+        true
     }
 
     fn truncate(&mut self, frame: &mut Frame, len_bytes: u32) {
@@ -220,7 +267,7 @@ impl FrameStore for SlabStore {
         loop {
             let chunk = &mut self.chunks[index as usize];
             let keep = usize::from(chunk.len).min(left);
-            chunk.len = chunk_len(keep);
+            chunk.len = u16::try_from(keep).unwrap_or(chunk.len);
             left -= keep;
             if left == 0 {
                 let tail = std::mem::replace(&mut chunk.next, NO_CHUNK);
@@ -242,7 +289,7 @@ impl FrameStore for SlabStore {
             payload.fill(&mut bytes[header.len()..]);
             return Some(frame);
         }
-        let real = HEAD_BYTES_MIN.saturating_sub(header.len());
+        let real = REAL_BYTES_MIN.saturating_sub(header.len());
         let real = u32::try_from(real).ok()?.min(payload.len_bytes);
         let header_len = u32::try_from(header.len()).ok()?;
         let mut frame = self.allocate(header_len + real)?;
@@ -332,6 +379,36 @@ mod tests {
             for frame in [frame, real, copy] {
                 store.release(frame);
             }
+        }
+        assert_eq!(store.outstanding(), 0);
+    }
+
+    #[test]
+    fn the_head_moves_without_the_bytes_behind_it() {
+        let mut store = SlabStore::new(1_000);
+        let header: Vec<u8> = (0..42).collect();
+        for len in [22_u32, 400, 470, 471, 2_000] {
+            let payload = Payload { seed: 4, offset: 1, len_bytes: len };
+            let mut frame = store.allocate_with_payload(&header, payload).expect("room");
+            let mut want = bytes_of(&store, &frame);
+            assert!(store.push_head(&mut frame, 4));
+            store.write(&mut frame, 0, &[1, 2, 3, 4]);
+            want.splice(0..0, [1, 2, 3, 4]);
+            assert_eq!((bytes_of(&store, &frame), frame.len_bytes()), (want.clone(), len + 46));
+            assert!(!store.push_head(&mut frame, HEADROOM_BYTES_MIN - 3), "4 of them are gone");
+            assert!(store.push_head(&mut frame, HEADROOM_BYTES_MIN - 4));
+            let copy = store.duplicate(&frame).expect("room");
+            assert_eq!(bytes_of(&store, &copy), bytes_of(&store, &frame));
+            store.pull_head(&mut frame, HEADROOM_BYTES_MIN - 4);
+            assert_eq!(bytes_of(&store, &frame), want);
+            store.pull_head(&mut frame, 50);
+            assert_eq!(bytes_of(&store, &frame), want[50..]);
+            assert!(store.head(&frame).len() >= HEAD_BYTES_MIN.min(want.len() - 50));
+            assert!(store.payload_matches(&frame, 0, payload.part(4, len - 4)));
+            store.truncate(&mut frame, 11);
+            assert_eq!(bytes_of(&store, &frame), want[50..61]);
+            store.release(frame);
+            store.release(copy);
         }
         assert_eq!(store.outstanding(), 0);
     }
