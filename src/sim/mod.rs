@@ -1,1 +1,12 @@
-//! Virtual time: the event queue, links and node scheduling.
+//! Virtual time: the event queue, links and node scheduling. No root, no clock, no thread; the
+//! same nodes as on AF_XDP.
+
+pub mod agenda;
+pub mod link;
+pub mod network;
+pub mod station;
+
+pub use agenda::Agenda;
+pub use link::{Fate, LinkChange, LinkCounters, LinkModel, LossCause};
+pub use network::{Network, PortRef};
+pub use station::{Direction, Station, Tap};

@@ -1,0 +1,182 @@
+//! The one model of a link: delay, loss, and going down. The simulator and the lab use it alike;
+//! serialisation belongs to the node that sends.
+
+use crate::rng::Rng;
+use crate::time::{Duration, Time};
+
+/// What changes on a link at a planned time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkChange {
+    /// The cable is cut: what is on it is lost, and so is what is sent until it is up.
+    Down,
+    /// The cable is whole again.
+    Up,
+    /// From now on each frame is lost with this probability, in parts per billion.
+    LossPpb(u64),
+}
+
+/// Why a link lost a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossCause {
+    /// The link was down, or went down while the frame was on it.
+    Down,
+    /// The configured random loss.
+    Random,
+}
+
+/// What becomes of a frame that is put on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Its last bit arrives at this time.
+    Arrives(Time),
+    /// It does not arrive.
+    Lost(LossCause),
+}
+
+/// The books of one direction of a link, in frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Put on the link.
+    pub sent: u64,
+    /// Handed to the far node.
+    pub delivered: u64,
+    /// Lost by the model's random loss.
+    pub lost: u64,
+    /// Lost because the link was down.
+    pub lost_down: u64,
+    /// Lost by the kernel between two rings (AF_XDP only).
+    pub kernel_dropped: u64,
+}
+
+impl LinkCounters {
+    /// Frames that are on the link now.
+    pub const fn in_flight(&self) -> u64 {
+        self.sent - self.delivered - self.lost - self.lost_down - self.kernel_dropped
+    }
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug)]
+pub struct LinkModel {
+    delay: Duration,
+    loss_ppb: u64,
+    up: bool,
+    /// Planned changes in order of time; those before `applied` are in force.
+    changes: Vec<(Time, LinkChange)>,
+    applied: usize,
+    rng: Rng,
+    counters: LinkCounters,
+}
+
+impl LinkModel {
+    /// A link of `delay` that is up and loses nothing. Its random stream is named by `name`, which
+    /// differs between the two directions.
+    pub fn new(name: &str, delay: Duration, seed: u64) -> Self {
+        Self {
+            delay,
+            loss_ppb: 0,
+            up: true,
+            changes: Vec::new(),
+            applied: 0,
+            rng: Rng::for_node(seed, name),
+            counters: LinkCounters::default(),
+        }
+    }
+
+    /// Plans a change. Changes are planned before the run, in any order; of two at one time the one
+    /// planned later wins.
+    pub fn plan(&mut self, at: Time, change: LinkChange) {
+        let place = self.changes.partition_point(|(time, _)| *time <= at);
+        self.changes.insert(place, (at, change));
+    }
+
+    /// Makes a change now (a running lab's operator does): frames already on the link keep their fate.
+    pub fn change(&mut self, change: LinkChange) {
+        match change {
+            LinkChange::Down => self.up = false,
+            LinkChange::Up => self.up = true,
+            LinkChange::LossPpb(ppb) => self.loss_ppb = ppb,
+        }
+    }
+
+    /// The delay from the last bit's departure to its arrival.
+    pub const fn delay(&self) -> Duration {
+        self.delay
+    }
+
+    /// The fate of a frame whose last bit departs at `departs`. Called once per frame, in the order
+    /// of departures; the frame counts as sent.
+    pub fn send(&mut self, departs: Time) -> Fate {
+        self.counters.sent += 1;
+        while let Some((_, change)) =
+            self.changes.get(self.applied).filter(|(at, _)| *at <= departs)
+        {
+            let change = *change;
+            self.applied += 1;
+            self.change(change);
+        }
+        let arrives = departs + self.delay;
+        let cut_in_flight = self.changes[self.applied..]
+            .iter()
+            .take_while(|(at, _)| *at <= arrives)
+            .any(|(_, change)| *change == LinkChange::Down);
+        if !self.up || cut_in_flight {
+            self.counters.lost_down += 1;
+            return Fate::Lost(LossCause::Down);
+        }
+        if self.loss_ppb > 0 && self.rng.chance_ppb(self.loss_ppb) {
+            self.counters.lost += 1;
+            return Fate::Lost(LossCause::Random);
+        }
+        Fate::Arrives(arrives)
+    }
+
+    /// Counts a frame that reached the far node.
+    pub const fn delivered(&mut self) {
+        self.counters.delivered += 1;
+    }
+
+    /// Counts frames that the kernel lost between two rings.
+    pub const fn kernel_dropped(&mut self, frames: u64) {
+        self.counters.kernel_dropped += frames;
+    }
+
+    /// The books.
+    pub const fn counters(&self) -> LinkCounters {
+        self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_on_the_cable_when_it_is_cut_is_lost() {
+        let mut link = LinkModel::new("a>b", Duration::from_ns(1_000), 1);
+        link.plan(Time::from_ns(5_000), LinkChange::Up);
+        link.plan(Time::from_ns(2_000), LinkChange::Down);
+        assert_eq!(link.send(Time::from_ns(999)), Fate::Arrives(Time::from_ns(1_999)));
+        assert_eq!(link.send(Time::from_ns(1_000)), Fate::Lost(LossCause::Down));
+        assert_eq!(link.send(Time::from_ns(4_999)), Fate::Lost(LossCause::Down));
+        assert_eq!(link.send(Time::from_ns(5_000)), Fate::Arrives(Time::from_ns(6_000)));
+        link.delivered();
+        let counters = link.counters();
+        assert_eq!((counters.sent, counters.lost_down, counters.in_flight()), (4, 2, 1));
+    }
+
+    #[test]
+    fn random_loss_keeps_its_rate_and_its_seed() {
+        let run = |seed| {
+            let mut link = LinkModel::new("a>b", Duration::ZERO, seed);
+            link.plan(Time::ZERO, LinkChange::LossPpb(10_000_000));
+            (0..100_000)
+                .map(|n| link.send(Time::from_ps(n)) == Fate::Lost(LossCause::Random))
+                .collect::<Vec<_>>()
+        };
+        let lost = run(1).iter().filter(|lost| **lost).count();
+        assert!((850..1_150).contains(&lost), "{lost} of 100,000 at 1 %");
+        assert_eq!(run(1), run(1));
+        assert_ne!(run(1), run(2));
+    }
+}

@@ -1,0 +1,206 @@
+//! A node with the frames that fly towards it: the part of a driver that virtual, gated and free
+//! time share.
+
+use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BinaryHeap, VecDeque};
+use std::fmt;
+
+use crate::frame::{Frame, FrameStore};
+use crate::node::{Node, PortId, Transmission};
+use crate::time::Time;
+
+/// Which way a frame crosses a port, seen from the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Towards the node.
+    Inbound,
+    /// Away from it.
+    Outbound,
+}
+
+/// Sees every frame that crosses a port, at the node time at which it does: a capture.
+pub trait Tap: fmt::Debug + Send {
+    /// A frame of these bytes: its last bit has come in at `at`, or its first goes out.
+    fn on_wire(&mut self, at: Time, direction: Direction, bytes: &[u8]);
+}
+
+#[derive(Debug, Default)]
+struct StationPort {
+    arrivals: VecDeque<(Time, Frame)>,
+    tap: Option<Box<dyn Tap>>,
+}
+
+/// A node and its ports' arrivals.
+#[derive(Debug)]
+pub struct Station<N> {
+    node: N,
+    ports: Vec<StationPort>,
+    /// Ports with arrivals, by the time of the first.
+    due: BinaryHeap<Reverse<(Time, PortId)>>,
+    /// Planned changes of links, in order of time.
+    link_events: VecDeque<(Time, PortId, bool)>,
+    tap_bytes: Vec<u8>,
+}
+
+impl<N> Station<N> {
+    /// A station around `node`, which has `ports` ports.
+    pub fn new(node: N, ports: u16) -> Self {
+        Self {
+            node,
+            ports: (0..ports).map(|_| StationPort::default()).collect(),
+            due: BinaryHeap::with_capacity(usize::from(ports)),
+            link_events: VecDeque::new(),
+            tap_bytes: Vec::new(),
+        }
+    }
+
+    /// The node.
+    pub const fn node(&self) -> &N {
+        &self.node
+    }
+
+    /// The node, to set what a driver may set.
+    pub const fn node_mut(&mut self) -> &mut N {
+        &mut self.node
+    }
+
+    /// Puts a tap on a port.
+    pub fn set_tap(&mut self, port: PortId, tap: Box<dyn Tap>) {
+        self.ports[port.index()].tap = Some(tap);
+    }
+
+    /// Plans that the link of `port` goes up or down at `at`.
+    pub fn plan_link(&mut self, at: Time, port: PortId, up: bool) {
+        let place = self.link_events.partition_point(|(time, ..)| *time <= at);
+        self.link_events.insert(place, (at, port, up));
+    }
+
+    /// Adds a frame whose last bit arrives by `port` at `at`, not before those added earlier for
+    /// that port. Gives true when it is the port's first.
+    pub fn arrive(&mut self, at: Time, port: PortId, frame: Frame) -> bool {
+        let arrivals = &mut self.ports[port.index()].arrivals;
+        debug_assert!(arrivals.back().is_none_or(|(last, _)| *last <= at), "a link keeps order");
+        let first = arrivals.is_empty();
+        arrivals.push_back((at, frame));
+        if first {
+            self.due.push(Reverse((at, port)));
+        }
+        first
+    }
+
+    /// Frames that fly towards the node.
+    pub fn arrivals(&self) -> u64 {
+        self.ports.iter().map(|port| port.arrivals.len() as u64).sum()
+    }
+
+    /// The time of the next event: an arrival, a link change or the node's deadline.
+    pub fn next_event<S: FrameStore>(&self) -> Time
+    where
+        N: Node<S>,
+    {
+        let arrival = self.due.peek().map_or(Time::NEVER, |Reverse((at, _))| *at);
+        let link = self.link_events.front().map_or(Time::NEVER, |(at, ..)| *at);
+        self.node.next_deadline().min(arrival).min(link)
+    }
+
+    /// Hands the node everything that is due at `now`: link changes, arrivals in the order of
+    /// (time, port), its timer. `delivered` is told the port and due time of each arrival.
+    pub fn take_in<S: FrameStore>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+        mut delivered: impl FnMut(PortId, Time),
+    ) where
+        N: Node<S>,
+    {
+        while let Some((_, port, up)) = self.link_events.pop_front_if(|(at, ..)| *at <= now) {
+            self.node.on_link(now, store, port, up);
+        }
+        while let Some((at, port, frame)) = self.next_arrival(now) {
+            delivered(port, at);
+            self.hand_in(now, store, port, frame);
+        }
+        if self.node.next_deadline() <= now {
+            self.node.on_timer(now, store);
+        }
+    }
+
+    /// The earliest arrival that is due at `now`, ties in the order of ports.
+    fn next_arrival(&mut self, now: Time) -> Option<(Time, PortId, Frame)> {
+        let mut first = self.due.peek_mut()?;
+        let Reverse((at, port)) = *first;
+        if at > now {
+            return None;
+        }
+        let arrivals = &mut self.ports[port.index()].arrivals;
+        let (_, frame) = arrivals.pop_front()?;
+        // Moving the entry to the port's next arrival costs one sift instead of two.
+        match arrivals.front() {
+            Some((next, _)) => *first = Reverse((*next, port)),
+            None => {
+                PeekMut::pop(first);
+            }
+        }
+        Some((at, port, frame))
+    }
+
+    /// Hands the node a frame that has just arrived by `port`, past the arrival queue.
+    pub fn hand_in<S: FrameStore>(&mut self, now: Time, store: &mut S, port: PortId, frame: Frame)
+    where
+        N: Node<S>,
+    {
+        self.show_tap(now, store, port, Direction::Inbound, &frame);
+        self.node.on_frame(now, store, port, frame);
+    }
+
+    /// The node's next transmission at `now`, or None when no port is ready.
+    pub fn take_out<S: FrameStore>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+    ) -> Option<(PortId, Transmission)>
+    where
+        N: Node<S>,
+    {
+        while let Some(port) = self.node.next_ready_port(now) {
+            if let Some(sent) = self.node.poll_transmit(now, store, port) {
+                self.show_tap(sent.starts, store, port, Direction::Outbound, &sent.frame);
+                return Some((port, sent));
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn show_tap<S: FrameStore>(
+        &mut self,
+        at: Time,
+        store: &S,
+        port: PortId,
+        direction: Direction,
+        frame: &Frame,
+    ) {
+        if let Some(tap) = &mut self.ports[port.index()].tap {
+            self.tap_bytes.clear();
+            store.copy_out(frame, &mut self.tap_bytes);
+            tap.on_wire(at, direction, &self.tap_bytes);
+        }
+    }
+
+    /// Gives every frame that flies towards the node, and every frame that it holds, back to the
+    /// store, and ends the station. The node's ledger still counts what it held as queued.
+    pub fn drain<S: FrameStore>(&mut self, store: &mut S)
+    where
+        N: Node<S>,
+    {
+        for port in &mut self.ports {
+            for (_, frame) in port.arrivals.drain(..) {
+                store.release(frame);
+            }
+            port.tap = None;
+        }
+        self.due.clear();
+        self.node.drain(store);
+    }
+}
