@@ -1,0 +1,116 @@
+//! Links, streams and flows in a report.
+
+use serde::{Deserialize, Serialize};
+
+use crate::measure::histogram::Percentiles;
+
+/// One link, both directions together, in frames:
+/// `sent + duplicated == delivered + lost + in_flight + kernel_dropped`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LinkReport {
+    /// Handed to the wire by its two ends.
+    pub sent: u64,
+    /// Arrived at the other end.
+    pub delivered: u64,
+    /// Lost by the link model: loss, corruption, a link that was down.
+    pub lost: u64,
+    /// On the wire when the run ended.
+    pub in_flight: u64,
+    /// Dropped by the kernel outside of both nodes.
+    pub kernel_dropped: u64,
+    /// Made by the link model.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub duplicated: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+impl LinkReport {
+    /// Both sides of the link's books: what came, and where it went.
+    pub const fn sums(&self) -> (u64, u64) {
+        (
+            self.sent + self.duplicated,
+            self.delivered + self.lost + self.in_flight + self.kernel_dropped,
+        )
+    }
+}
+
+/// What the sequence numbers of a stream say, with TRex's names where it has one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SequenceCounts {
+    /// Frames that were due by the end of the run.
+    pub planned: u64,
+    /// Frames that left the sender.
+    pub sent: u64,
+    /// Frames that arrived, duplicates not counted.
+    pub received: u64,
+    /// `sent - received`.
+    pub lost: u64,
+    /// Frames that arrived again.
+    pub duplicates: u64,
+    /// Frames that arrived after a later one.
+    pub out_of_order: u64,
+    /// Frames whose payload was not what the sender wrote.
+    pub content_errors: u64,
+}
+
+/// One stream or flow. What a transport does not have is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FlowReport {
+    /// The number, unique in the run.
+    pub id: u32,
+    /// The sending host.
+    pub from: String,
+    /// The receiving host.
+    pub to: String,
+    /// `udp-stream`, `roce`, ….
+    pub transport: String,
+    /// The rate control.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cc: Option<String>,
+    /// Bytes that arrived: of frames for a stream, of the message for a flow.
+    pub bytes: u64,
+    /// When the first frame left, in nanoseconds of node time.
+    pub start_ns: u64,
+    /// When the last frame arrived, in nanoseconds of node time; null when none did.
+    pub finish_ns: Option<u64>,
+    /// Completion time of a flow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fct_ns: Option<u64>,
+    /// Payload bits per second between start and finish.
+    pub goodput_bps: u64,
+    /// Every frame that arrived held what the sender wrote.
+    pub verified: bool,
+    /// What the sequence numbers of a stream say.
+    #[serde(flatten)]
+    pub stream: Option<SequenceCounts>,
+    /// One-way latency from the planned send time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_ns: Option<Percentiles>,
+}
+
+/// Bits per second of `bytes` in `ns` nanoseconds, rounded down; 0 when no time passed.
+pub fn bits_per_second(bytes: u64, ns: u64) -> u64 {
+    if ns == 0 {
+        return 0;
+    }
+    u64::try_from(u128::from(bytes) * 8_000_000_000 / u128::from(ns)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goodput_is_exact_in_integers() {
+        assert_eq!(bits_per_second(1_250_000_000, 1_000_000_000), 10_000_000_000);
+        assert_eq!(bits_per_second(1, 0), 0);
+        assert_eq!(bits_per_second(u64::MAX, 1), u64::MAX);
+    }
+}
