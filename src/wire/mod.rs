@@ -4,9 +4,17 @@
 //! view over the leading bytes of a longer frame is made with `new_checked_prefix`, where a header
 //! has a length field of its own. [`parse`] reads what a switch classifies by in one pass.
 
+pub mod arp;
+pub mod checksum;
 pub mod ethernet;
+pub mod icmpv4;
+pub mod icmpv6;
+pub mod ipv4;
+pub mod ipv6;
 pub mod mac;
 pub mod parse;
+pub mod stream;
+pub mod udp;
 pub mod vlan;
 
 pub use mac::MacAddr;
