@@ -1,1 +1,3 @@
 //! Topology files, namespaces, veth links, and running nodes on them.
+
+pub mod engine;

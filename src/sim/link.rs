@@ -13,6 +13,12 @@ pub enum LinkChange {
     Up,
     /// From now on each frame is lost with this probability, in parts per billion.
     LossPpb(u64),
+    /// From now on each frame arrives with a wrong FCS with this probability, in parts per billion.
+    CorruptPpb(u64),
+    /// From now on frames take this long from their last bit sent to their last bit received.
+    Delay(Duration),
+    /// From now on up to this much is added to the delay, uniform; frames keep their order.
+    Jitter(Duration),
 }
 
 /// Why a link lost a frame.
@@ -22,6 +28,8 @@ pub enum LossCause {
     Down,
     /// The configured random loss.
     Random,
+    /// The configured corruption: the far MAC finds a wrong FCS and drops the frame.
+    Corrupt,
 }
 
 /// What becomes of a frame that is put on a link.
@@ -44,6 +52,8 @@ pub struct LinkCounters {
     pub lost: u64,
     /// Lost because the link was down.
     pub lost_down: u64,
+    /// Arrived with a wrong FCS.
+    pub corrupted: u64,
     /// Lost by the kernel between two rings (AF_XDP only).
     pub kernel_dropped: u64,
 }
@@ -51,7 +61,12 @@ pub struct LinkCounters {
 impl LinkCounters {
     /// Frames that are on the link now.
     pub const fn in_flight(&self) -> u64 {
-        self.sent - self.delivered - self.lost - self.lost_down - self.kernel_dropped
+        self.sent
+            - self.delivered
+            - self.lost
+            - self.lost_down
+            - self.corrupted
+            - self.kernel_dropped
     }
 }
 
@@ -59,8 +74,12 @@ impl LinkCounters {
 #[derive(Clone, Debug)]
 pub struct LinkModel {
     delay: Duration,
+    jitter: Duration,
     loss_ppb: u64,
+    corrupt_ppb: u64,
     up: bool,
+    /// No frame arrives before the one sent before it.
+    last_arrival: Time,
     /// Planned changes in order of time; those before `applied` are in force.
     changes: Vec<(Time, LinkChange)>,
     applied: usize,
@@ -74,8 +93,11 @@ impl LinkModel {
     pub fn new(name: &str, delay: Duration, seed: u64) -> Self {
         Self {
             delay,
+            jitter: Duration::ZERO,
             loss_ppb: 0,
+            corrupt_ppb: 0,
             up: true,
+            last_arrival: Time::ZERO,
             changes: Vec::new(),
             applied: 0,
             rng: Rng::for_node(seed, name),
@@ -96,12 +118,19 @@ impl LinkModel {
             LinkChange::Down => self.up = false,
             LinkChange::Up => self.up = true,
             LinkChange::LossPpb(ppb) => self.loss_ppb = ppb,
+            LinkChange::CorruptPpb(ppb) => self.corrupt_ppb = ppb,
+            LinkChange::Delay(delay) => self.delay = delay,
+            LinkChange::Jitter(jitter) => self.jitter = jitter,
         }
     }
 
-    /// The delay from the last bit's departure to its arrival.
-    pub const fn delay(&self) -> Duration {
-        self.delay
+    /// The least delay from the last bit's departure to its arrival, planned changes included.
+    pub fn delay_min(&self) -> Duration {
+        let planned = self.changes.iter().filter_map(|(_, change)| match change {
+            LinkChange::Delay(delay) => Some(*delay),
+            _ => None,
+        });
+        planned.chain([self.delay]).min().unwrap_or(self.delay)
     }
 
     /// The fate of a frame whose last bit departs at `departs`. Called once per frame, in the order
@@ -115,7 +144,12 @@ impl LinkModel {
             self.applied += 1;
             self.change(change);
         }
-        let arrives = departs + self.delay;
+        let mut arrives = departs + self.delay;
+        if !self.jitter.is_zero() {
+            arrives += Duration::from_ps(self.rng.below(self.jitter.as_ps() + 1));
+        }
+        let arrives = arrives.max(self.last_arrival);
+        self.last_arrival = arrives;
         let cut_in_flight = self.changes[self.applied..]
             .iter()
             .take_while(|(at, _)| *at <= arrives)
@@ -127,6 +161,10 @@ impl LinkModel {
         if self.loss_ppb > 0 && self.rng.chance_ppb(self.loss_ppb) {
             self.counters.lost += 1;
             return Fate::Lost(LossCause::Random);
+        }
+        if self.corrupt_ppb > 0 && self.rng.chance_ppb(self.corrupt_ppb) {
+            self.counters.corrupted += 1;
+            return Fate::Lost(LossCause::Corrupt);
         }
         Fate::Arrives(arrives)
     }
@@ -163,6 +201,20 @@ mod tests {
         link.delivered();
         let counters = link.counters();
         assert_eq!((counters.sent, counters.lost_down, counters.in_flight()), (4, 2, 1));
+    }
+
+    #[test]
+    fn jitter_and_a_shorter_delay_keep_the_order() {
+        let mut link = LinkModel::new("a>b", Duration::from_ns(1_000), 1);
+        link.plan(Time::ZERO, LinkChange::Jitter(Duration::from_ns(500)));
+        link.plan(Time::from_ns(900), LinkChange::Delay(Duration::from_ns(10)));
+        assert_eq!(link.delay_min(), Duration::from_ns(10));
+        let mut last = Time::ZERO;
+        for at in (0..2_000).step_by(10).map(Time::from_ns) {
+            let Fate::Arrives(arrives) = link.send(at) else { panic!("nothing is lost") };
+            assert!(arrives >= last && arrives >= at + Duration::from_ns(10));
+            last = arrives;
+        }
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl<S: FrameStore, N: Node<S>> Network<N, S> {
         let up = match change {
             LinkChange::Down => false,
             LinkChange::Up => true,
-            LinkChange::LossPpb(_) => return,
+            _ => return,
         };
         for end in [end, far] {
             self.stations[end.station].plan_link(at, end.port, up);

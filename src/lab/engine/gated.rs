@@ -1,0 +1,316 @@
+//! Gated time: real frames over real rings, with node time that advances only as far as every
+//! worker has served. A gated run equals the simulation of the same file.
+
+use crate::frame::{Frame, FrameStore};
+use crate::lab::engine::gate::{Gate, PanicGuard};
+use crate::lab::engine::notes::{NoteReceiver, NoteSender, Pairing};
+use crate::lab::engine::port_io::{PortIo, SendFull};
+use crate::node::{Node, PortId, Transmission};
+use crate::sim::{Agenda, Fate, LinkModel, Station};
+use crate::time::{Duration, Time};
+
+/// How long a noted frame may take through the kernel before it counts as lost.
+const LOST_AFTER: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// How long a worker has waited for the kernel; reads the clock once in many rounds.
+#[derive(Debug)]
+struct Patience {
+    since: std::time::Instant,
+    rounds: u32,
+}
+
+impl Patience {
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the engine is a driver, and no node time is made of it"
+    )]
+    fn new() -> Self {
+        Self { since: std::time::Instant::now(), rounds: 0 }
+    }
+
+    /// True when it is over. Lets the kernel run now and then: the frame may sit behind work of
+    /// this very core.
+    fn is_over(&mut self) -> bool {
+        self.rounds = self.rounds.wrapping_add(1);
+        if !self.rounds.is_multiple_of(1_024) {
+            return false;
+        }
+        std::thread::yield_now();
+        self.since.elapsed() > LOST_AFTER
+    }
+}
+
+/// One end of a link in gated time: the model of the direction away, and both directions' notes.
+#[derive(Debug)]
+pub struct LinkEnd {
+    /// The direction away from the port.
+    pub model: LinkModel,
+    /// Notes of what is sent.
+    pub notes_out: NoteSender,
+    /// Notes of what is to come.
+    pub notes_in: NoteReceiver,
+}
+
+/// A port of a station, with its rings.
+#[derive(Debug)]
+pub struct GatedPort<P> {
+    io: P,
+    end: LinkEnd,
+    dirty: bool,
+    /// Frames handed to the node.
+    delivered: u64,
+    /// Noted frames that never came.
+    kernel_dropped: u64,
+    /// Frames that no node of the lab sent.
+    foreign: u64,
+}
+
+impl<P> GatedPort<P> {
+    /// A port over `io` at `end` of a link.
+    pub const fn new(io: P, end: LinkEnd) -> Self {
+        Self { io, end, dirty: false, delivered: 0, kernel_dropped: 0, foreign: 0 }
+    }
+
+    /// The rings.
+    pub const fn io(&self) -> &P {
+        &self.io
+    }
+
+    /// The direction away from the port: sent and lost frames are in its books.
+    pub const fn model(&self) -> &LinkModel {
+        &self.end.model
+    }
+
+    /// Frames handed to the node: the books of the direction towards it.
+    pub const fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Noted frames that never came.
+    pub const fn kernel_dropped(&self) -> u64 {
+        self.kernel_dropped
+    }
+
+    /// Frames that no node of the lab sent.
+    pub const fn foreign(&self) -> u64 {
+        self.foreign
+    }
+
+    /// The rings, to close them.
+    pub fn into_io(self) -> P {
+        self.io
+    }
+
+    /// Moves what the ring has into the station's arrivals. Gives the earliest arrival added.
+    fn collect<S: FrameStore, N>(
+        &mut self,
+        store: &mut S,
+        station: &mut Station<N>,
+        port: PortId,
+        received: &mut Vec<Frame>,
+    ) -> Time
+    where
+        P: PortIo<S>,
+    {
+        let mut earliest = Time::NEVER;
+        self.io.receive(store, received);
+        for frame in received.drain(..) {
+            match self.end.notes_in.pair(store, &frame) {
+                Pairing::Arrives { at, lost } => {
+                    self.kernel_dropped += lost;
+                    station.arrive(at, port, frame);
+                    earliest = earliest.min(at);
+                }
+                Pairing::Foreign => {
+                    self.foreign += 1;
+                    store.release(frame);
+                }
+            }
+        }
+        earliest
+    }
+}
+
+/// A station of a gated worker with its ports.
+pub type GatedStation<N, P> = (Station<N>, Vec<GatedPort<P>>);
+
+/// A worker of a gated lab: its stations, their rings and its store.
+#[derive(Debug)]
+pub struct GatedWorker<N, S, P> {
+    index: usize,
+    store: S,
+    stations: Vec<Station<N>>,
+    ports: Vec<Vec<GatedPort<P>>>,
+    agenda: Agenda,
+    lookahead: Duration,
+    received: Vec<Frame>,
+    windows: u64,
+}
+
+impl<N, S, P> GatedWorker<N, S, P>
+where
+    S: FrameStore,
+    N: Node<S>,
+    P: PortIo<S>,
+{
+    /// Worker number `index` over `store`. `lookahead` is the least time from a frame's first bit
+    /// leaving any node of the lab to its last bit arriving at another.
+    pub fn new(index: usize, store: S, lookahead: Duration) -> Self {
+        Self {
+            index,
+            store,
+            stations: Vec::new(),
+            ports: Vec::new(),
+            agenda: Agenda::new(0),
+            lookahead,
+            received: Vec::with_capacity(1_024),
+            windows: 0,
+        }
+    }
+
+    /// Adds a station with its ports, in the order of their [`PortId`], and gives its number.
+    pub fn add(&mut self, station: Station<N>, ports: Vec<GatedPort<P>>) -> usize {
+        self.stations.push(station);
+        self.ports.push(ports);
+        self.stations.len() - 1
+    }
+
+    /// Runs every event before `end`, in step with the other workers of `gate`.
+    pub fn run(&mut self, gate: &Gate, end: Time) {
+        let _guard = PanicGuard::new(gate, self.index);
+        self.agenda = Agenda::new(u32::try_from(self.stations.len()).unwrap_or(u32::MAX));
+        for (index, station) in self.stations.iter().enumerate() {
+            self.agenda.set(index, station.next_event());
+        }
+        let mut proposal = self.agenda.first().0;
+        loop {
+            let index = self.index;
+            let opens_at = gate.pass(index, proposal, || self.collect());
+            // What was sent in the window before is all noted by now, and is all collected here.
+            if let Err(lost) = self.collect_all(gate) {
+                gate.fail(lost);
+            }
+            if opens_at >= end {
+                break;
+            }
+            self.windows += 1;
+            proposal = self.serve_window((opens_at + self.lookahead).min(end), gate);
+        }
+    }
+
+    /// Windows of node time that have passed.
+    pub const fn windows(&self) -> u64 {
+        self.windows
+    }
+
+    /// Serves every event before `window_end`; gives the time of the next event here or of the
+    /// first arrival of what was sent.
+    fn serve_window(&mut self, window_end: Time, gate: &Gate) -> Time {
+        let mut first_arrival = Time::NEVER;
+        loop {
+            let (now, station) = self.agenda.first();
+            if now >= window_end {
+                break;
+            }
+            let ports = &mut self.ports[station];
+            self.stations[station]
+                .take_in(now, &mut self.store, |port, _| ports[port.index()].delivered += 1);
+            while let Some((port, sent)) = self.stations[station].take_out(now, &mut self.store) {
+                first_arrival = first_arrival.min(self.put(station, port, sent, gate));
+            }
+            self.agenda.set(station, self.stations[station].next_event());
+        }
+        for port in self.ports.iter_mut().flatten().filter(|port| port.dirty) {
+            port.io.flush(&mut self.store);
+            port.dirty = false;
+        }
+        first_arrival.min(self.agenda.first().0)
+    }
+
+    /// Puts a frame on its link and gives the time of its arrival.
+    fn put(&mut self, station: usize, port: PortId, sent: Transmission, gate: &Gate) -> Time {
+        let at = match self.ports[station][port.index()].end.model.send(sent.ends) {
+            Fate::Arrives(at) => at,
+            Fate::Lost(_) => {
+                self.store.release(sent.frame);
+                return Time::NEVER;
+            }
+        };
+        let mut patience = None;
+        while !self.ports[station][port.index()].end.notes_out.has_room() {
+            if patience.get_or_insert_with(Patience::new).is_over() {
+                gate.fail(format!(
+                    "worker {}: the far end of {port:?} collects nothing",
+                    self.index
+                ));
+            }
+            if gate.failure().is_some() {
+                self.ports[station][port.index()].end.model.kernel_dropped(1);
+                self.store.release(sent.frame);
+                return Time::NEVER;
+            }
+            // The far end may be ours: its ring is emptied here, or by the worker that waits.
+            self.ports[station][port.index()].io.flush(&mut self.store);
+            self.collect();
+        }
+        let end = &mut self.ports[station][port.index()];
+        end.end.notes_out.note(&self.store, &sent.frame, at);
+        let mut frame = sent.frame;
+        while let Err(SendFull(back)) = end.io.send(&mut self.store, frame) {
+            frame = back;
+            end.io.flush(&mut self.store);
+        }
+        end.dirty = true;
+        at
+    }
+
+    /// Empties the rings of all ports that wait for frames.
+    fn collect(&mut self) {
+        for (index, (station, ports)) in self.stations.iter_mut().zip(&mut self.ports).enumerate() {
+            for (number, port) in (0..).zip(ports) {
+                if port.end.notes_in.is_waiting() {
+                    let first =
+                        port.collect(&mut self.store, station, PortId(number), &mut self.received);
+                    self.agenda.advance(index, first);
+                }
+            }
+        }
+    }
+
+    fn is_waiting(&mut self) -> bool {
+        self.ports.iter_mut().flatten().any(|port| port.end.notes_in.is_waiting())
+    }
+
+    fn collect_all(&mut self, gate: &Gate) -> Result<(), String> {
+        if !self.is_waiting() {
+            return Ok(());
+        }
+        let mut patience = Patience::new();
+        while self.is_waiting() {
+            self.collect();
+            if patience.is_over() || gate.failure().is_some() {
+                return self.give_up();
+            }
+        }
+        Ok(())
+    }
+
+    fn give_up(&mut self) -> Result<(), String> {
+        let mut lost = 0;
+        for port in self.ports.iter_mut().flatten() {
+            let here = port.end.notes_in.give_up();
+            port.kernel_dropped += here;
+            lost += here;
+        }
+        Err(format!(
+            "worker {}: {lost} frames that were sent did not come out of the kernel within {} s",
+            self.index,
+            LOST_AFTER.as_secs()
+        ))
+    }
+
+    /// Ends the worker: its stations with their ports, and its store.
+    pub fn into_parts(self) -> (S, Vec<GatedStation<N, P>>) {
+        (self.store, self.stations.into_iter().zip(self.ports).collect())
+    }
+}

@@ -1,0 +1,28 @@
+//! What the engine asks of a port: frames in, frames out. AF_XDP is one; tests have another in
+//! memory.
+
+use crate::frame::{Frame, FrameStore};
+
+/// The port has no room for the frame now; it comes back.
+#[derive(Debug)]
+#[must_use = "the frame must be sent later or released"]
+pub struct SendFull(pub Frame);
+
+/// A pair of rings towards one interface.
+pub trait PortIo<S: FrameStore> {
+    /// Moves frames that have come in to the end of `received`, and gives their number.
+    fn receive(&mut self, store: &mut S, received: &mut Vec<Frame>) -> usize;
+
+    /// Queues a frame for sending; [`flush`](Self::flush) sends it. A frame that the wire can never
+    /// carry is released and counted by the port under a name.
+    ///
+    /// # Errors
+    /// [`SendFull`] when the ring has no room.
+    fn send(&mut self, store: &mut S, frame: Frame) -> Result<(), SendFull>;
+
+    /// Sends what is queued, and takes back what has been sent.
+    fn flush(&mut self, store: &mut S);
+
+    /// Frames that [`send`](Self::send) took and released because no wire could carry them.
+    fn refused(&self) -> u64;
+}
