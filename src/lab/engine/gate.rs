@@ -11,13 +11,46 @@ use crossbeam::utils::CachePadded;
 
 use crate::time::Time;
 
+/// What a worker says at the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proposal {
+    /// Its next event, or the first arrival of what it has sent.
+    pub next: Time,
+    /// No frame is queued, planned or on its way here.
+    pub quiet: bool,
+    /// When a frame last moved here.
+    pub last_moved: Time,
+}
+
+/// What the gate answers, the same to all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// Where the next window begins; [`Time::NEVER`] once a stop was asked for or a worker failed.
+    pub at: Time,
+    /// When a frame last moved anywhere, once every worker is quiet.
+    pub quiet_since: Option<Time>,
+}
+
+impl Opening {
+    const STOP: Self = Self { at: Time::NEVER, quiet_since: None };
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    next: AtomicU64,
+    last_moved: AtomicU64,
+    quiet: AtomicBool,
+}
+
 /// A barrier that gives the least of what the workers propose.
 #[derive(Debug)]
 pub struct Gate {
-    proposals: Vec<CachePadded<AtomicU64>>,
+    slots: Vec<CachePadded<Slot>>,
     arrived: CachePadded<AtomicUsize>,
     generation: CachePadded<AtomicU64>,
+    /// What the last worker to come has decided: one window's opening, for all to read.
     opens_at: AtomicU64,
+    quiet_since: AtomicU64,
     stop: AtomicBool,
     failure: OnceLock<String>,
 }
@@ -26,36 +59,57 @@ impl Gate {
     /// A gate for `workers` workers.
     pub fn new(workers: usize) -> Self {
         Self {
-            proposals: (0..workers).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
+            slots: (0..workers).map(|_| CachePadded::new(Slot::default())).collect(),
             arrived: CachePadded::new(AtomicUsize::new(0)),
             generation: CachePadded::new(AtomicU64::new(0)),
             opens_at: AtomicU64::new(0),
+            quiet_since: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             failure: OnceLock::new(),
         }
     }
 
-    /// Waits until every worker is here, doing `meanwhile` in the meantime, and gives the least
-    /// proposal: [`Time::NEVER`] once a stop was asked for or a worker has failed.
-    pub fn pass(&self, worker: usize, proposal: Time, mut meanwhile: impl FnMut()) -> Time {
-        self.proposals[worker].store(proposal.as_ps(), Ordering::Relaxed);
+    /// Waits until every worker is here, doing `meanwhile` in the meantime, and gives the opening
+    /// that their proposals lead to.
+    pub fn pass(&self, worker: usize, proposal: Proposal, mut meanwhile: impl FnMut()) -> Opening {
+        let slot = &self.slots[worker];
+        slot.next.store(proposal.next.as_ps(), Ordering::Relaxed);
+        slot.last_moved.store(proposal.last_moved.as_ps(), Ordering::Relaxed);
+        slot.quiet.store(proposal.quiet, Ordering::Relaxed);
         let generation = self.generation.load(Ordering::Acquire);
-        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.proposals.len() {
-            let least = self.proposals.iter().map(|p| p.load(Ordering::Relaxed)).min();
-            let opens_at = if self.stop.load(Ordering::Relaxed) { None } else { least };
-            self.opens_at.store(opens_at.unwrap_or(u64::MAX), Ordering::Relaxed);
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.slots.len() {
+            self.decide();
             self.arrived.store(0, Ordering::Relaxed);
             self.generation.store(generation + 1, Ordering::Release);
         } else {
+            let mut rounds = 0_u32;
             while self.generation.load(Ordering::Acquire) == generation {
                 if self.failure().is_some() {
-                    return Time::NEVER;
+                    return Opening::STOP;
                 }
                 meanwhile();
                 std::hint::spin_loop();
+                rounds = rounds.wrapping_add(1);
+                // More workers than cores: the one that is waited for must get to run.
+                if rounds.is_multiple_of(256) {
+                    std::thread::yield_now();
+                }
             }
         }
-        Time::from_ps(self.opens_at.load(Ordering::Relaxed))
+        let quiet_since = self.quiet_since.load(Ordering::Relaxed);
+        Opening {
+            at: Time::from_ps(self.opens_at.load(Ordering::Relaxed)),
+            quiet_since: (quiet_since != u64::MAX).then(|| Time::from_ps(quiet_since)),
+        }
+    }
+
+    fn decide(&self) {
+        let least = self.slots.iter().map(|slot| slot.next.load(Ordering::Relaxed)).min();
+        let opens_at = if self.stop.load(Ordering::Relaxed) { None } else { least };
+        self.opens_at.store(opens_at.unwrap_or(u64::MAX), Ordering::Relaxed);
+        let quiet = self.slots.iter().all(|slot| slot.quiet.load(Ordering::Relaxed));
+        let last = self.slots.iter().map(|slot| slot.last_moved.load(Ordering::Relaxed)).max();
+        self.quiet_since.store(last.filter(|_| quiet).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Asks all workers to end at the next window, together.
