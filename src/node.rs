@@ -66,6 +66,12 @@ pub trait Node<S: FrameStore> {
     /// The node's books at this moment.
     fn ledger(&self) -> Ledger;
 
+    /// True when the node holds no frame and plans to make none: a run without an end of its own ends
+    /// when all nodes are quiet.
+    fn is_quiet(&self) -> bool {
+        self.ledger().queued == 0
+    }
+
     /// Gives every queued frame back to the store, counted as still queued in the ledger; the node
     /// is not used after it.
     fn drain(&mut self, store: &mut S);

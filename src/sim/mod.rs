@@ -8,5 +8,5 @@ pub mod station;
 
 pub use agenda::Agenda;
 pub use link::{Fate, LinkChange, LinkCounters, LinkModel, LossCause};
-pub use network::{Network, PortRef};
+pub use network::{Network, PortRef, QUIET_SLICE, quiet_end};
 pub use station::{Direction, Station, Tap};

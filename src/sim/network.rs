@@ -4,7 +4,7 @@ use crate::frame::FrameStore;
 use crate::ledger::Imbalance;
 use crate::node::{Node, PortId};
 use crate::sim::{Agenda, Fate, LinkChange, LinkModel, Station};
-use crate::time::Time;
+use crate::time::{Duration, Time};
 
 /// A port of a station of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,7 +33,19 @@ pub struct Network<N, S> {
     wires: Vec<Wire>,
     agenda: Agenda,
     now: Time,
+    started: bool,
+    /// When a frame last moved.
+    last_moved: Time,
     link_hops: u64,
+}
+
+/// A run without a set end is asked at each multiple of this whether all nodes are quiet.
+pub const QUIET_SLICE: Duration = Duration::from_us(100);
+
+/// The end of a run whose last frame moved at `last_moved`: the next multiple of [`QUIET_SLICE`].
+pub const fn quiet_end(last_moved: Time) -> Time {
+    let slice = QUIET_SLICE.as_ps();
+    Time::from_ps((last_moved.as_ps() / slice + 1).saturating_mul(slice))
 }
 
 impl<S: FrameStore, N: Node<S>> Network<N, S> {
@@ -47,6 +59,8 @@ impl<S: FrameStore, N: Node<S>> Network<N, S> {
             wires: Vec::new(),
             agenda: Agenda::new(0),
             now: Time::ZERO,
+            started: false,
+            last_moved: Time::ZERO,
             link_hops: 0,
         }
     }
@@ -129,9 +143,7 @@ impl<S: FrameStore, N: Node<S>> Network<N, S> {
 
     /// Runs every event before `end`, and leaves the clock there. Called again, it goes on.
     pub fn run_until(&mut self, end: Time) {
-        if self.now == Time::ZERO {
-            self.start();
-        }
+        self.start();
         loop {
             let (at, station) = self.agenda.first();
             if at >= end {
@@ -143,15 +155,25 @@ impl<S: FrameStore, N: Node<S>> Network<N, S> {
         self.now = end;
     }
 
-    /// The time of the next event; [`Time::NEVER`] when the network is silent.
-    pub fn next_event(&mut self) -> Time {
-        if self.now == Time::ZERO {
-            self.start();
+    /// Runs until every node is quiet and no frame is on a link, at most until `limit`, and leaves
+    /// the clock at the first multiple of [`QUIET_SLICE`] after the last frame moved.
+    pub fn run_until_quiet(&mut self, limit: Time) {
+        loop {
+            self.run_until((self.now + QUIET_SLICE).min(limit));
+            if self.now >= limit || self.stations.iter().all(Station::is_quiet) {
+                break;
+            }
+            // Slices without an event are skipped whole.
+            let idle = self.agenda.first().0.since(self.now).as_ps() / QUIET_SLICE.as_ps();
+            self.now = (self.now + QUIET_SLICE * idle).min(limit);
         }
-        self.agenda.first().0
     }
 
     fn start(&mut self) {
+        if self.started {
+            return;
+        }
+        self.started = true;
         self.agenda = Agenda::new(u32::try_from(self.stations.len()).unwrap_or(u32::MAX));
         for (index, station) in self.stations.iter().enumerate() {
             self.agenda.set(index, station.next_event());
@@ -159,15 +181,18 @@ impl<S: FrameStore, N: Node<S>> Network<N, S> {
     }
 
     fn step(&mut self, now: Time, index: usize) {
-        let (wires, hops) = (&mut self.wires, &mut self.link_hops);
+        let (wires, hops, last_moved) =
+            (&mut self.wires, &mut self.link_hops, &mut self.last_moved);
         let (away, into) = (&self.away[index], &self.into[index]);
         self.stations[index].take_in(now, &mut self.store, |port, _| {
             *hops += 1;
+            *last_moved = now;
             if let Some(wire) = into[port.index()] {
                 wires[wire].model.delivered();
             }
         });
         while let Some((port, sent)) = self.stations[index].take_out(now, &mut self.store) {
+            *last_moved = now;
             let Some(number) = away[port.index()] else {
                 self.store.release(sent.frame);
                 continue;

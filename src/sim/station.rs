@@ -94,6 +94,14 @@ impl<N> Station<N> {
         self.ports.iter().map(|port| port.arrivals.len() as u64).sum()
     }
 
+    /// True when the node is quiet and nothing flies towards it.
+    pub fn is_quiet<S: FrameStore>(&self) -> bool
+    where
+        N: Node<S>,
+    {
+        self.due.is_empty() && self.node.is_quiet()
+    }
+
     /// The time of the next event: an arrival, a link change or the node's deadline.
     pub fn next_event<S: FrameStore>(&self) -> Time
     where

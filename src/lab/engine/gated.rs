@@ -2,11 +2,11 @@
 //! worker has served. A gated run equals the simulation of the same file.
 
 use crate::frame::{Frame, FrameStore};
-use crate::lab::engine::gate::{Gate, PanicGuard};
+use crate::lab::engine::gate::{Gate, PanicGuard, Proposal};
 use crate::lab::engine::notes::{NoteReceiver, NoteSender, Pairing};
 use crate::lab::engine::port_io::{PortIo, SendFull};
 use crate::node::{Node, PortId, Transmission};
-use crate::sim::{Agenda, Fate, LinkModel, Station};
+use crate::sim::{Agenda, Fate, LinkModel, Station, quiet_end};
 use crate::time::{Duration, Time};
 
 /// How long a noted frame may take through the kernel before it counts as lost.
@@ -145,6 +145,12 @@ pub struct GatedWorker<N, S, P> {
     lookahead: Duration,
     received: Vec<Frame>,
     windows: u64,
+    /// The start of the last window.
+    reached: Time,
+    /// When a frame last moved here.
+    last_moved: Time,
+    /// Of what was sent in the last window.
+    first_arrival: Time,
 }
 
 impl<N, S, P> GatedWorker<N, S, P>
@@ -165,6 +171,9 @@ where
             lookahead,
             received: Vec::with_capacity(1_024),
             windows: 0,
+            reached: Time::ZERO,
+            last_moved: Time::ZERO,
+            first_arrival: Time::NEVER,
         }
     }
 
@@ -175,26 +184,39 @@ where
         self.stations.len() - 1
     }
 
-    /// Runs every event before `end`, in step with the other workers of `gate`.
-    pub fn run(&mut self, gate: &Gate, end: Time) {
+    /// Runs every event before `end`, in step with the other workers of `gate`; without an end,
+    /// until every worker is quiet. Gives the node time that was reached.
+    pub fn run(&mut self, gate: &Gate, end: Option<Time>) -> Time {
         let _guard = PanicGuard::new(gate, self.index);
         self.agenda = Agenda::new(u32::try_from(self.stations.len()).unwrap_or(u32::MAX));
         for (index, station) in self.stations.iter().enumerate() {
             self.agenda.set(index, station.next_event());
         }
-        let mut proposal = self.agenda.first().0;
+        let mut proposal =
+            Proposal { next: self.agenda.first().0, quiet: false, last_moved: Time::ZERO };
         loop {
             let index = self.index;
-            let opens_at = gate.pass(index, proposal, || self.collect());
+            let opening = gate.pass(index, proposal, || self.collect());
             // What was sent in the window before is all noted by now, and is all collected here.
             if let Err(lost) = self.collect_all(gate) {
                 gate.fail(lost);
             }
-            if opens_at >= end {
-                break;
+            let quiet_end = opening.quiet_since.map(quiet_end);
+            let end = end.or(quiet_end).unwrap_or(Time::NEVER);
+            if opening.at >= end {
+                // A stop has no time of its own: the last window's start stands for it.
+                return if opening.at == Time::NEVER && quiet_end.is_none() {
+                    self.reached
+                } else {
+                    end
+                };
             }
             self.windows += 1;
-            proposal = self.serve_window((opens_at + self.lookahead).min(end), gate);
+            self.reached = opening.at;
+            let next = self.serve_window((opening.at + self.lookahead).min(end), gate);
+            let quiet =
+                self.first_arrival == Time::NEVER && self.stations.iter().all(Station::is_quiet);
+            proposal = Proposal { next, quiet, last_moved: self.last_moved };
         }
     }
 
@@ -206,17 +228,21 @@ where
     /// Serves every event before `window_end`; gives the time of the next event here or of the
     /// first arrival of what was sent.
     fn serve_window(&mut self, window_end: Time, gate: &Gate) -> Time {
-        let mut first_arrival = Time::NEVER;
+        self.first_arrival = Time::NEVER;
         loop {
             let (now, station) = self.agenda.first();
             if now >= window_end {
                 break;
             }
-            let ports = &mut self.ports[station];
-            self.stations[station]
-                .take_in(now, &mut self.store, |port, _| ports[port.index()].delivered += 1);
+            let (ports, last_moved) = (&mut self.ports[station], &mut self.last_moved);
+            self.stations[station].take_in(now, &mut self.store, |port, _| {
+                ports[port.index()].delivered += 1;
+                *last_moved = now;
+            });
             while let Some((port, sent)) = self.stations[station].take_out(now, &mut self.store) {
-                first_arrival = first_arrival.min(self.put(station, port, sent, gate));
+                self.last_moved = now;
+                let arrives = self.put(station, port, sent, gate);
+                self.first_arrival = self.first_arrival.min(arrives);
             }
             self.agenda.set(station, self.stations[station].next_event());
         }
@@ -224,7 +250,7 @@ where
             port.io.flush(&mut self.store);
             port.dirty = false;
         }
-        first_arrival.min(self.agenda.first().0)
+        self.first_arrival.min(self.agenda.first().0)
     }
 
     /// Puts a frame on its link and gives the time of its arrival.

@@ -1,6 +1,8 @@
 //! What the engine asks of a port: frames in, frames out. AF_XDP is one; tests have another in
 //! memory.
 
+use std::os::fd::RawFd;
+
 use crate::frame::{Frame, FrameStore};
 
 /// The port has no room for the frame now; it comes back.
@@ -22,6 +24,20 @@ pub trait PortIo<S: FrameStore> {
 
     /// Sends what is queued, and takes back what has been sent.
     fn flush(&mut self, store: &mut S);
+
+    /// Frames that [`send`](Self::send) would take now.
+    fn room(&self) -> usize;
+
+    /// True while frames that were sent have not come back as completed: the port wants
+    /// [`flush`](Self::flush) again.
+    fn is_pending(&self) -> bool;
+
+    /// Looks whether the link is up, reopening what has come back; gives the new state when it has
+    /// changed. Called a hundred times a second, not per frame.
+    fn poll_link(&mut self, store: &mut S) -> Option<bool>;
+
+    /// The descriptor that becomes readable when a frame has come, for a worker that sleeps.
+    fn wake_fd(&self) -> Option<RawFd>;
 
     /// Frames that [`send`](Self::send) took and released because no wire could carry them.
     fn refused(&self) -> u64;

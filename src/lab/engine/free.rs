@@ -1,0 +1,288 @@
+//! Free time: nodes driven by the OS clock, as fast as the machine goes. What came late is recorded.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crossbeam::channel::Receiver;
+
+use crate::frame::{Frame, FrameStore};
+use crate::lab::engine::port_io::{PortIo, SendFull};
+use crate::measure::LatencyHistogram;
+use crate::node::{Node, PortId};
+use crate::sim::{Fate, LinkModel, Station};
+use crate::time::{Duration, Time};
+
+/// The clock of free time and how a worker waits.
+pub trait Pace {
+    /// Node time now; never runs backwards.
+    fn now(&self) -> Time;
+
+    /// Called when a turn found nothing to do: returns at once, or sleeps until one of `fds` is
+    /// readable or node time reaches `until`.
+    fn idle(&mut self, fds: &[RawFd], until: Time);
+
+    /// Called when a turn found something to do.
+    fn worked(&mut self);
+}
+
+/// How often links are looked at, and visits are let in, in node time.
+const CHORES_EVERY: Duration = Duration::from_ms(5);
+
+/// Frames a station may send in one turn, so that no station starves the rings of another.
+const SENDS_PER_TURN: u32 = 256;
+
+/// A port of a station, with its rings.
+#[derive(Debug)]
+pub struct FreePort<P> {
+    io: P,
+    /// The direction towards the port: its delay is added at the ring, since the wire has none.
+    towards: LinkModel,
+    held: bool,
+    dirty: bool,
+    sent: u64,
+    tx_ring_full: u64,
+}
+
+impl<P> FreePort<P> {
+    /// A port over `io`; `towards` is the link's direction to the port.
+    pub const fn new(io: P, towards: LinkModel) -> Self {
+        Self { io, towards, held: false, dirty: false, sent: 0, tx_ring_full: 0 }
+    }
+
+    /// The rings.
+    pub const fn io(&self) -> &P {
+        &self.io
+    }
+
+    /// The direction towards the port; `sent` in its books is what came out of the ring.
+    pub const fn towards(&self) -> &LinkModel {
+        &self.towards
+    }
+
+    /// The same, to change it under way.
+    pub const fn towards_mut(&mut self) -> &mut LinkModel {
+        &mut self.towards
+    }
+
+    /// Frames that the node put into the TX ring.
+    pub const fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Frames that were dropped because the TX ring stayed full.
+    pub const fn tx_ring_full(&self) -> u64 {
+        self.tx_ring_full
+    }
+
+    /// The rings, to close them.
+    pub fn into_io(self) -> P {
+        self.io
+    }
+}
+
+/// A station of a free worker with its ports.
+#[derive(Debug)]
+pub struct FreeStation<N, P> {
+    /// The node and what flies towards it.
+    pub station: Station<N>,
+    /// Its ports, in the order of their [`PortId`].
+    pub ports: Vec<FreePort<P>>,
+    /// When it was last served: what was due before is backlog, not lateness.
+    served: Time,
+}
+
+impl<N, P> FreeStation<N, P> {
+    /// A station with its ports.
+    pub const fn new(station: Station<N>, ports: Vec<FreePort<P>>) -> Self {
+        Self { station, ports, served: Time::ZERO }
+    }
+}
+
+/// Work that another thread has a worker do between two turns, on its stations.
+pub type Visit<N, P> = Box<dyn FnOnce(Time, &mut [FreeStation<N, P>]) + Send>;
+
+/// A worker of a free lab: its stations, their rings and its store.
+#[derive(Debug)]
+pub struct FreeWorker<N, S, P> {
+    store: S,
+    stations: Vec<FreeStation<N, P>>,
+    received: Vec<Frame>,
+    lateness: LatencyHistogram,
+    fds: Vec<RawFd>,
+    chores_at: Time,
+}
+
+impl<N, S, P> FreeWorker<N, S, P>
+where
+    S: FrameStore,
+    N: Node<S>,
+    P: PortIo<S>,
+{
+    /// A worker over `store` with `stations`.
+    pub fn new(store: S, stations: Vec<FreeStation<N, P>>) -> Self {
+        Self {
+            store,
+            stations,
+            received: Vec::with_capacity(1_024),
+            lateness: LatencyHistogram::new(),
+            fds: Vec::new(),
+            chores_at: Time::ZERO,
+        }
+    }
+
+    /// Runs until `end`, or until `stop` is set, and gives the node time that was reached.
+    pub fn run<C: Pace>(
+        &mut self,
+        pace: &mut C,
+        end: Time,
+        stop: &AtomicBool,
+        visits: &Receiver<Visit<N, P>>,
+    ) -> Time {
+        loop {
+            let now = pace.now();
+            if now >= end || stop.load(Ordering::Relaxed) {
+                return now.min(end);
+            }
+            if now >= self.chores_at {
+                self.chores_at = now + CHORES_EVERY;
+                self.do_chores(now, visits);
+            }
+            if self.turn(pace) {
+                pace.worked();
+            } else {
+                let due = self.stations.iter().map(|s| s.station.next_event()).min();
+                let until = due.unwrap_or(Time::NEVER).min(end).min(self.chores_at);
+                pace.idle(&self.fds, until);
+            }
+        }
+    }
+
+    fn do_chores(&mut self, now: Time, visits: &Receiver<Visit<N, P>>) {
+        for visit in visits.try_iter() {
+            visit(now, &mut self.stations);
+        }
+        self.fds.clear();
+        for FreeStation { station, ports, .. } in &mut self.stations {
+            for (number, port) in (0..).zip(ports) {
+                if let Some(up) = port.io.poll_link(&mut self.store) {
+                    station.node_mut().on_link(now, &mut self.store, PortId(number), up);
+                }
+                self.fds.extend(port.io.wake_fd());
+            }
+        }
+    }
+
+    /// One round over all stations; true when a frame moved or a timer was due.
+    fn turn<C: Pace>(&mut self, pace: &C) -> bool {
+        let mut worked = false;
+        for station in &mut self.stations {
+            worked |= station.receive(pace, &mut self.store, &mut self.received);
+            worked |= station.serve(pace, &mut self.store, &mut self.lateness);
+            station.flush(pace, &mut self.store);
+        }
+        worked
+    }
+
+    /// Ends the worker: its store, its stations with their ports, and how late things were served.
+    pub fn into_parts(self) -> (S, Vec<FreeStation<N, P>>, LatencyHistogram) {
+        (self.store, self.stations, self.lateness)
+    }
+}
+
+impl<N, P> FreeStation<N, P> {
+    /// Takes what the rings have. Frames of a link without delay go straight to the node.
+    fn receive<S: FrameStore, C: Pace>(
+        &mut self,
+        pace: &C,
+        store: &mut S,
+        received: &mut Vec<Frame>,
+    ) -> bool
+    where
+        N: Node<S>,
+        P: PortIo<S>,
+    {
+        let mut worked = false;
+        for (number, port) in (0..).zip(&mut self.ports) {
+            if port.io.receive(store, received) == 0 {
+                continue;
+            }
+            worked = true;
+            let now = pace.now();
+            for frame in received.drain(..) {
+                match port.towards.send(now) {
+                    Fate::Arrives(at) if at <= now => {
+                        port.towards.delivered();
+                        self.station.hand_in(now, store, PortId(number), frame);
+                    }
+                    Fate::Arrives(at) => {
+                        self.station.arrive(at, PortId(number), frame);
+                    }
+                    Fate::Lost(_) => store.release(frame),
+                }
+            }
+        }
+        worked
+    }
+
+    /// Serves what is due, and sends what is ready.
+    fn serve<S: FrameStore, C: Pace>(
+        &mut self,
+        pace: &C,
+        store: &mut S,
+        lateness: &mut LatencyHistogram,
+    ) -> bool
+    where
+        N: Node<S>,
+        P: PortIo<S>,
+    {
+        let due = self.station.next_event();
+        let mut now = pace.now();
+        if due > now {
+            return false;
+        }
+        if due > self.served {
+            lateness.record(now.since(due));
+        }
+        self.served = now;
+        let ports = &mut self.ports;
+        self.station.take_in(now, store, |port, _| ports[port.index()].towards.delivered());
+        for _ in 0..SENDS_PER_TURN {
+            let Some((number, sent)) = self.station.take_out(now, store) else { break };
+            let port = &mut self.ports[number.index()];
+            port.dirty = true;
+            match port.io.send(store, sent.frame) {
+                Ok(()) => port.sent += 1,
+                Err(SendFull(frame)) => {
+                    port.tx_ring_full += 1;
+                    store.release(frame);
+                }
+            }
+            if port.io.room() == 0 {
+                port.held = true;
+                self.station.node_mut().hold(now, number, true);
+            }
+            now = pace.now();
+        }
+        true
+    }
+
+    /// Wakes the kernel for what was queued, and frees ports whose rings have room again.
+    fn flush<S: FrameStore, C: Pace>(&mut self, pace: &C, store: &mut S)
+    where
+        N: Node<S>,
+        P: PortIo<S>,
+    {
+        for (number, port) in (0..).zip(&mut self.ports) {
+            if !port.dirty {
+                continue;
+            }
+            port.io.flush(store);
+            // A port stays dirty while its ring holds what the kernel has not taken.
+            port.dirty = port.io.is_pending();
+            if port.held && port.io.room() > 0 {
+                port.held = false;
+                self.station.node_mut().hold(pace.now(), PortId(number), false);
+            }
+        }
+    }
+}
