@@ -2,6 +2,8 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the command line is what prints")]
 
 pub mod exit;
+pub mod outcome;
+pub mod report;
 
 use std::process::ExitCode;
 
@@ -19,6 +21,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Render a run directory again
+    Report(report::ReportArgs),
     /// Print shell completions
     Completions {
         /// The shell to print them for
@@ -44,6 +48,7 @@ impl Command {
     fn run(self) -> Result<(), Failure> {
         use clap::CommandFactory as _;
         match self {
+            Self::Report(args) => args.run(),
             Self::Completions { shell } => {
                 clap_complete::generate(
                     shell,
