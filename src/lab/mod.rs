@@ -1,3 +1,5 @@
 //! Topology files, namespaces, veth links, and running nodes on them.
 
 pub mod engine;
+pub mod expect;
+pub mod topology;

@@ -1,0 +1,125 @@
+//! Paths over the switches: the loop-free flood set, and static entries along shortest paths.
+
+use std::collections::VecDeque;
+
+use super::{Attachment, Forwarding, HostNode, Link, NodeId, SwitchNode};
+use crate::node::PortId;
+use crate::switch::{StaticMac, VlanMode};
+
+/// A port of a switch that leads to another switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Hop {
+    port: PortId,
+    link: usize,
+    to: usize,
+}
+
+/// Each switch's ports toward other switches, by port.
+fn neighbours(switches: &[SwitchNode], links: &[Link]) -> Vec<Vec<Hop>> {
+    let hops = |switch: &SwitchNode| {
+        let ports = (0_u16..).zip(&switch.attachments);
+        ports
+            .filter_map(|(port, attachment)| {
+                let Attachment::Link(link, end) = *attachment else { return None };
+                match links[link].ends[1 - end].node {
+                    NodeId::Switch(to) => Some(Hop { port: PortId(port), link, to }),
+                    NodeId::Host(_) => None,
+                }
+            })
+            .collect()
+    };
+    switches.iter().map(hops).collect()
+}
+
+/// Leaves `flood` set on ports toward hosts and externals and on a spanning tree of the switches,
+/// grown breadth first from the first name of each connected part. True when there was a cycle.
+pub(super) fn spanning_tree(switches: &mut [SwitchNode], links: &[Link]) -> bool {
+    let hops = neighbours(switches, links);
+    let mut in_tree = vec![false; links.len()];
+    let mut seen = vec![false; switches.len()];
+    let mut queue = VecDeque::new();
+    for root in 0..switches.len() {
+        if std::mem::replace(&mut seen[root], true) {
+            continue;
+        }
+        queue.push_back(root);
+        while let Some(switch) = queue.pop_front() {
+            for hop in &hops[switch] {
+                if !std::mem::replace(&mut seen[hop.to], true) {
+                    in_tree[hop.link] = true;
+                    queue.push_back(hop.to);
+                }
+            }
+        }
+    }
+    let mut cyclic = false;
+    for (switch, hops) in switches.iter_mut().zip(&hops) {
+        for (port, attachment) in switch.config.ports.iter_mut().zip(&switch.attachments) {
+            port.flood = *attachment != Attachment::None;
+        }
+        for hop in hops.iter().filter(|hop| !in_tree[hop.link]) {
+            switch.config.ports[hop.port.index()].flood = false;
+            cyclic = true;
+        }
+    }
+    cyclic
+}
+
+/// Gives switches with static forwarding an entry per host and VLAN, out of the port on a shortest
+/// path; among equal ones destination `n` takes the `n`-th, so that they are used evenly.
+pub(super) fn static_entries(switches: &mut [SwitchNode], hosts: &[HostNode], links: &[Link]) {
+    let hops = neighbours(switches, links);
+    for (number, host) in hosts.iter().enumerate() {
+        let Attachment::Link(link, end) = host.attachment else { continue };
+        let far = &links[link].ends[1 - end];
+        let NodeId::Switch(edge) = far.node else { continue };
+        let distance = distances(&hops, edge);
+        let vlans = vlans_of(&switches[edge].config.ports[far.port.index()].vlan);
+        for (index, switch) in switches.iter_mut().enumerate() {
+            if switch.forwarding != Forwarding::Static {
+                continue;
+            }
+            let port = if index == edge {
+                Some(far.port)
+            } else {
+                let next = |hop: &&Hop| distance[hop.to].checked_add(1) == Some(distance[index]);
+                let equal: Vec<&Hop> = hops[index].iter().filter(next).collect();
+                // Hosts of one edge have consecutive numbers, so they spread over its next hops.
+                equal.get(number % equal.len().max(1)).map(|hop| hop.port)
+            };
+            let Some(port) = port else { continue };
+            let mac = host.config.mac;
+            let entries = vlans.iter().map(|vlan| StaticMac { mac, vlan: *vlan, port });
+            switch.config.static_macs.extend(entries);
+        }
+    }
+}
+
+/// Hops from each switch to `edge`; `usize::MAX` where there is no path.
+fn distances(hops: &[Vec<Hop>], edge: usize) -> Vec<usize> {
+    let mut distance = vec![usize::MAX; hops.len()];
+    distance[edge] = 0;
+    let mut queue = VecDeque::from([edge]);
+    while let Some(at) = queue.pop_front() {
+        for hop in &hops[at] {
+            if distance[hop.to] == usize::MAX {
+                distance[hop.to] = distance[at] + 1;
+                queue.push_back(hop.to);
+            }
+        }
+    }
+    distance
+}
+
+fn vlans_of(mode: &VlanMode) -> Vec<u16> {
+    match mode {
+        VlanMode::Access(vlan) => vec![*vlan],
+        VlanMode::Trunk { allowed, native } => {
+            let mut vlans = allowed.clone();
+            vlans.extend(*native);
+            vlans.sort_unstable();
+            vlans.dedup();
+            vlans
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Tests of topology files: what they resolve to, and how each error looks.
+
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::switch::VlanMode;
+use crate::units::{AnyRate, FrameRate};
+
+const TWO: &str = r#"
+name = "two"
+[switch.s1]
+[host.h1]
+[host.h2]
+[[link]]
+ends = ["h1:eth0", "s1:1"]
+[[link]]
+ends = ["h2:eth0", "s1:2"]
+"#;
+
+fn parse(text: &str) -> Topology {
+    Topology::parse("test.toml", text).unwrap_or_else(|e| panic!("{}", e.render(false, false)))
+}
+
+const LEAF_SPINE: &str = include_str!("../../../netns-testbed/leaf-spine.toml");
+
+#[test]
+fn two_hosts_resolve_with_defaults() {
+    let topology = parse(TWO);
+    let config = &topology.switches[0].config;
+    assert_eq!(config.ports.len(), 2);
+    assert!(config.ports.iter().all(|port| port.flood && port.vlan == VlanMode::Access(1)));
+    assert_eq!(topology.links[1].name, "h2:eth0-s1:2");
+    assert_eq!(topology.links[1].ends[1].port, PortId(1));
+    assert_eq!(topology.hosts[1].config.ipv4, Some(("10.77.0.2".parse().expect("an IP"), 16)));
+    assert_eq!(topology.hosts[1].config.ipv6, Some(("fd77::2".parse().expect("an IP"), 64)));
+    assert_eq!(topology.hosts[0].config.mac.to_string(), "02:77:48:00:01:00");
+    assert_eq!(topology.run.clock, Clock::Gated, "every node is ours");
+    assert_eq!(topology.hosts[0].attachment, Attachment::Link(0, 0));
+}
+
+#[test]
+fn the_seed_reaches_every_node() {
+    let mut topology = parse(TWO);
+    topology.set_seed(9);
+    assert!(topology.switch_configs().iter().all(|config| config.seed == 9));
+    assert!(topology.host_configs().iter().all(|(_, config)| config.seed == 9));
+}
+
+#[test]
+fn leaf_spine_floods_on_a_tree_and_uses_both_spines() {
+    let topology = parse(LEAF_SPINE);
+    let flooded: Vec<(String, Vec<bool>)> = topology
+        .switches
+        .iter()
+        .map(|s| (s.config.name.clone(), s.config.ports.iter().map(|p| p.flood).collect()))
+        .collect();
+    assert_eq!(
+        flooded,
+        [
+            ("leaf1".to_owned(), vec![true, true, true, true]),
+            ("leaf2".to_owned(), vec![true, true, true, false]),
+            ("spine1".to_owned(), vec![true, true]),
+            ("spine2".to_owned(), vec![true, false]),
+        ]
+    );
+    let leaf1 = &topology.switches[0].config.static_macs;
+    let ports: Vec<u16> = leaf1.iter().map(|entry| entry.port.0).collect();
+    assert_eq!(ports, [0, 1, 2, 3], "h3 by spine1, h4 by spine2");
+    assert!(topology.switches.iter().all(|s| s.config.static_macs.len() == 4));
+    assert_eq!(topology.streams.len(), 12);
+    assert_eq!(topology.hosts[0].config.streams.len(), 3);
+    let frames: u64 = topology.streams.iter().map(|s| s.config.frames_max).sum();
+    assert!(frames >= 100_000);
+}
+
+#[test]
+fn testbeds_parse() {
+    for text in [
+        include_str!("../../../netns-testbed/two-hosts.toml"),
+        include_str!("../../../netns-testbed/stream.toml"),
+        LEAF_SPINE,
+    ] {
+        parse(text);
+    }
+    let kernel = parse(include_str!("../../../netns-testbed/two-hosts.toml"));
+    assert_eq!(kernel.run.clock, Clock::Free, "kernel hosts keep their own time");
+}
+
+#[test]
+fn ports_sort_by_number_and_tables_apply() {
+    let topology = parse(
+        r#"
+name = "ports"
+[defaults]
+mtu = "9000B"
+stream = { rate = "2.5Mpps", duration = "1ms" }
+[switch.s1]
+queue_limit = "1MB"
+dscp_to_priority = { "46" = 6 }
+[switch.s1.port.10]
+vlan = { trunk = [20, 10, 10], native = 1 }
+rate = "1Gbps"
+queue_limit = ["1KB", "2KB", "3KB", "4KB", "5KB", "6KB", "7KB", "8KB"]
+[host.h1]
+[host.h2]
+[[link]]
+ends = ["h1:eth0", "s1:10"]
+[[link]]
+ends = ["s1:9", "h2:eth0"]
+[[stream]]
+from = "h1"
+to = "h2"
+ip = 6
+vlan = 1
+pcp = 3
+start = "5us"
+"#,
+    );
+    let config = &topology.switches[0].config;
+    let names: Vec<&str> = config.ports.iter().map(|port| port.name.as_str()).collect();
+    assert_eq!(names, ["9", "10"]);
+    let ten = &config.ports[1];
+    assert_eq!(ten.vlan, VlanMode::Trunk { allowed: vec![10, 20], native: Some(1) });
+    assert_eq!((ten.rate, ten.mtu_bytes), (Rate::from_gbps(1), 9_000));
+    assert_eq!(ten.queue_limit_bytes[7], 8_000);
+    assert_eq!(config.ports[0].queue_limit_bytes, [1_000_000; 8]);
+    assert_eq!(config.dscp_to_priority[46], 6);
+    let stream = &topology.streams[0].config;
+    assert_eq!(stream.rate, AnyRate::Frames(FrameRate::from_pps(2_500_000)));
+    assert_eq!(stream.target.vlan, Some((1, 3)));
+    assert!(stream.target.ip.is_ipv6());
+    assert_eq!(stream.stop, Time::from_ns(1_005_000));
+}
+
+/// Each mistake, as an edit of the file of two hosts: what to replace (everything behind the file
+/// when empty) and by what.
+const MISTAKES: [(&str, &str, &str); 46] = [
+    ("not TOML", "[switch.s1]", "[switch.s1"),
+    ("missing name", "name = \"two\"", ""),
+    ("unknown key", "[host.h1]", "[host.h1]\nknd = \"agent\""),
+    ("unknown key far from any", "[host.h1]", "[host.h1]\nweight_kg = 3"),
+    ("a key of a later release", "", "[[flow]]\nfrom = \"h1\""),
+    ("bare number", "\"s1:1\"]", "\"s1:1\"]\nrate = 10"),
+    ("wrong unit", "\"s1:1\"]", "\"s1:1\"]\ndelay = \"10KB\""),
+    ("wrong kind of host", "[host.h1]", "[host.h1]\nkind = \"router\""),
+    ("key twice", "[host.h1]", "[host.h1]\nmtu = 1500\nmtu = 1500"),
+    ("lab name", "\"two\"", "\"../two\""),
+    ("node name", "[host.h1]", "[host.h-1]\n[host.h1]"),
+    ("overlapping names", "[host.h1]", "[host.s1]\n[host.h1]"),
+    ("seed twice", "name = \"two\"", "name = \"two\"\nseed = 1\nrun.seed = 2"),
+    ("one end", "[\"h1:eth0\", \"s1:1\"]", "[\"h1:eth0\"]"),
+    ("not a port", "\"s1:1\"]", "\"s1\"]"),
+    ("no such node", "\"s1:1\"]", "\"s3:1\"]"),
+    ("no such port of a host", "\"h1:eth0\"", "\"h1:eth1\""),
+    ("no such port of a switch", "[switch.s1]", "[switch.s1]\nports = 1"),
+    ("port used twice", "\"s1:2\"", "\"s1:1\""),
+    ("link to itself", "\"h1:eth0\", \"s1:1\"", "\"s1:3\", \"s1:1\""),
+    ("node without links", "[host.h1]", "[host.h1]\n[host.h3]"),
+    ("port table without link", "[switch.s1]", "[switch.s1.port.7]\nmtu = 1500"),
+    ("rate of zero", "\"s1:1\"]", "\"s1:1\"]\nrate = \"0Gbps\""),
+    ("loss above all", "\"s1:1\"]", "\"s1:1\"]\nloss = \"101%\""),
+    ("MTU", "[host.h1]", "[host.h1]\nmtu = 20"),
+    ("address without prefix", "[host.h1]", "[host.h1]\nipv4 = \"10.0.0.1\""),
+    (
+        "addresses clash",
+        "[host.h1]\n[host.h2]",
+        "[host.h1]\nipv4 = \"10.0.0.1/24\"\n[host.h2]\nipv4 = \"10.0.0.1/24\"",
+    ),
+    ("group MAC", "[host.h1]", "[host.h1]\nmac = \"01:00:00:00:00:01\""),
+    ("VLAN", "[switch.s1]", "[switch.s1.port.1]\nvlan = { access = 4095 }"),
+    ("access and trunk", "[switch.s1]", "[switch.s1.port.1]\nvlan = { access = 1, trunk = [2] }"),
+    ("queue limits", "[switch.s1]", "[switch.s1]\nqueue_limit = [\"1KB\", \"2KB\"]"),
+    ("PCP map", "[switch.s1]", "[switch.s1]\npcp_to_priority = [0, 1, 2, 3, 4, 5, 6, 8]"),
+    (
+        "kernel host on the gated clock",
+        "[host.h2]",
+        "[host.h2]\nkind = \"kernel\"\n[run]\nclock = \"gated\"",
+    ),
+    ("gated without delay", "\"s1:1\"]", "\"s1:1\"]\ndelay = \"0us\""),
+    ("dilation of the gated clock", "", "[run]\ndilation = 4"),
+    ("capture of nothing", "", "[run]\ncapture = \"s1:9\""),
+    ("stream without rate", "", "[[stream]]\nfrom = \"h1\"\nto = \"h2\"\nframes = 1"),
+    ("endless stream", "", "[[stream]]\nfrom = \"h1\"\nto = \"h2\"\nrate = \"1Gbps\""),
+    ("stream to itself", "", "[[stream]]\nfrom = \"h1\"\nto = \"h1\"\nrate = \"1G\"\nframes = 1"),
+    (
+        "frame too long",
+        "",
+        "[[stream]]\nfrom = \"h1\"\nto = \"h2\"\nrate = \"1G\"\nframes = 1\nframe_bytes = 1515",
+    ),
+    (
+        "stream of a kernel host",
+        "[host.h1]",
+        "[host.h1]\nkind = \"kernel\"\n[[stream]]\nfrom = \"h1\"\nto = \"h2\"\nrate = \"1G\"\nframes = 1",
+    ),
+    ("fault without link", "", "[[fault]]\nat = \"1ms\"\nlink = \"s1:9\"\ndown = true"),
+    ("fault that does nothing", "", "[[fault]]\nat = \"1ms\"\nlink = \"s1:1\""),
+    ("later fault", "", "[[fault]]\nat = \"1ms\"\nlink = \"s1:1\"\nslow = \"0.5x\""),
+    ("aggregate", "", "[[expect]]\nvalue = \"flows[].fct_ns | median\"\nis = \"== 0\""),
+    ("comparison", "", "[[expect]]\nvalue = \"switches.s1.drops.total\"\nis = \"=< 0\""),
+];
+
+fn mistaken(replace: &str, by: &str) -> String {
+    if replace.is_empty() {
+        return format!("{TWO}{by}\n");
+    }
+    assert!(TWO.contains(replace), "{replace}");
+    TWO.replacen(replace, by, 1)
+}
+
+#[test]
+fn every_mistake_is_pointed_at() {
+    let mut shown = String::new();
+    for (what, replace, by) in MISTAKES {
+        let error = Topology::parse("lab.toml", &mistaken(replace, by))
+            .err()
+            .unwrap_or_else(|| panic!("{what}: no error"));
+        let rendered = error.render(false, false);
+        assert!(rendered.contains("lab.toml:"), "{what}: no place in\n{rendered}");
+        assert!(rendered.contains("`-- "), "{what}: no caret in\n{rendered}");
+        writeln!(shown, "## {what}\n{rendered}\n").expect("a string takes all");
+    }
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_told_at_once() {
+    let text = mistaken("[host.h1]", "[host.h1]\nmtu = 20\n[host.h3]");
+    let error = Topology::parse("lab.toml", &text).expect_err("two mistakes");
+    assert_eq!(error.issues.len(), 2);
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_parser_panic(text in "\\PC*") {
+        let _ = Topology::parse("x", &text).map_err(|error| error.render(true, true));
+    }
+
+    #[test]
+    fn no_damage_makes_the_parser_panic(
+        at in 0..LEAF_SPINE.len(),
+        cut in 0_usize..40,
+        insert in "([a-z]{1,5} = |\\[\\[?(link|stream|host\\.x|switch\\.s1\\.port\\.é)\\]?\\]|\"|[0-9]{1,19}|-1|\\{|[a-zé0-9%.\"\n]{0,9})",
+    ) {
+        // The file is ASCII, so every offset is a boundary.
+        let end = (at + cut).min(LEAF_SPINE.len());
+        let text = format!("{}{insert}{}", &LEAF_SPINE[..at], &LEAF_SPINE[end..]);
+        let _ = Topology::parse("x", &text).map_err(|error| error.render(false, false));
+    }
+}
