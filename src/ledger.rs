@@ -48,6 +48,8 @@ drop_reasons! {
     BufferFull => "buffer_full",
     /// No frame of the store was free for a copy.
     NoFrameForCopy => "no_frame_for_copy",
+    /// No room before the frame for a tag or an outer header.
+    NoHeadroom => "no_headroom",
     /// Longer than the egress port's MTU.
     EgressMtu => "egress_mtu",
     /// The port's link is down.
@@ -74,6 +76,13 @@ impl Drops {
     /// Counts one frame.
     pub fn count(&mut self, reason: DropReason) {
         self.0[reason as usize] += 1;
+    }
+
+    /// Adds the counts of `other`.
+    pub fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            *mine += theirs;
+        }
     }
 
     /// Frames dropped for `reason`.

@@ -1,5 +1,21 @@
 //! The switch: one pure state machine, a pipeline with one file a stage.
 
+mod buffer;
+mod check;
+mod classify;
 pub mod config;
+mod counters;
+mod mac_table;
+mod pipeline;
+mod port;
+mod port_set;
+mod queue;
+mod ready;
+mod schedule;
+mod vlan;
 
+pub use check::{SwitchConfigError, SwitchConfigPlace};
 pub use config::{PortConfig, StaticMac, SwitchConfig, Trust, VlanMode};
+pub use counters::PortCounters;
+pub use mac_table::MacTableCounters;
+pub use pipeline::Switch;

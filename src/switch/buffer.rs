@@ -1,0 +1,100 @@
+//! Packet memory: a frame takes whole cells, and is admitted only when as many are free.
+
+/// Cells per byte are kept as a fraction of 2^40, so that a division is a multiplication; exact
+/// for frames and cells below 2^20 bytes.
+const SCALE_BITS: u32 = 40;
+
+/// The largest cell for which the scaled division is exact, with a margin.
+pub(super) const CELL_BYTES_MAX: u32 = 1 << 16;
+
+/// The memory of a switch, in cells.
+#[derive(Clone, Debug)]
+pub(super) struct Buffer {
+    cell_bytes: u32,
+    cells_per_byte: u64,
+    cells: u32,
+    used: u32,
+    used_max: u32,
+}
+
+impl Buffer {
+    /// A memory of `buffer_bytes` in cells of `cell_bytes`, both checked before.
+    pub(super) fn new(buffer_bytes: u64, cell_bytes: u32) -> Self {
+        Self {
+            cell_bytes,
+            cells_per_byte: (1_u64 << SCALE_BITS).div_ceil(u64::from(cell_bytes)),
+            cells: u32::try_from(buffer_bytes / u64::from(cell_bytes)).unwrap_or(u32::MAX),
+            used: 0,
+            used_max: 0,
+        }
+    }
+
+    /// Cells that a frame takes: at least one.
+    #[inline]
+    pub(super) const fn cells_of(&self, len_bytes: u32) -> u32 {
+        let rounded = len_bytes as u64 + self.cell_bytes as u64 - 1;
+        // The quotient of two 32-bit numbers.
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "a frame has at most as many cells as bytes"
+        )]
+        let cells = ((rounded * self.cells_per_byte) >> SCALE_BITS) as u32;
+        cells
+    }
+
+    #[inline]
+    pub(super) const fn fits(&self, cells: u32) -> bool {
+        cells <= self.cells - self.used
+    }
+
+    #[inline]
+    pub(super) fn take(&mut self, cells: u32) {
+        self.used += cells;
+        self.used_max = self.used_max.max(self.used);
+    }
+
+    #[inline]
+    pub(super) const fn give(&mut self, cells: u32) {
+        self.used -= cells;
+    }
+
+    /// All cells: also the most frames that can be queued.
+    pub(super) const fn cells(&self) -> u32 {
+        self.cells
+    }
+
+    /// Memory in use, in bytes of whole cells.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.used as u64 * self.cell_bytes as u64
+    }
+
+    /// The most memory that was ever in use.
+    pub(super) const fn bytes_max(&self) -> u64 {
+        self.used_max as u64 * self.cell_bytes as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_counted_exactly() {
+        for cell_bytes in [1, 3, 64, 80, 208, 254, 65_535, CELL_BYTES_MAX] {
+            let buffer = Buffer::new(1 << 20, cell_bytes);
+            for len in (1..70_000).step_by(7).chain([cell_bytes, cell_bytes + 1, 69_999]) {
+                assert_eq!(buffer.cells_of(len), len.div_ceil(cell_bytes), "{len} / {cell_bytes}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_more_than_the_memory_is_given_out() {
+        let mut buffer = Buffer::new(1_000, 300);
+        assert!(buffer.fits(3) && !buffer.fits(4));
+        buffer.take(2);
+        assert!(buffer.fits(1) && !buffer.fits(2));
+        buffer.give(2);
+        assert_eq!((buffer.bytes(), buffer.bytes_max()), (0, 600));
+    }
+}

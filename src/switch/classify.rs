@@ -1,0 +1,211 @@
+//! What the pipeline reads of a frame: addresses, VLAN tags and the field that gives the priority.
+
+use super::config::{SwitchConfig, Trust};
+use crate::ledger::DropReason;
+
+/// Bytes of an Ethernet header without tags.
+pub(super) const ETHERNET_BYTES: u32 = 14;
+
+/// Bytes of a VLAN tag.
+pub(super) const TAG_BYTES: u32 = 4;
+
+/// Deeper stacks than this are refused.
+const TAGS_MAX: u32 = 4;
+
+const TPID_CUSTOMER: u16 = 0x8100;
+const TPID_SERVICE: u16 = 0x88a8;
+/// In use for stacked tags before IEEE 802.1ad.
+const TPID_STACKED: u16 = 0x9100;
+const ETHER_TYPE_IPV4: u16 = 0x0800;
+const ETHER_TYPE_IPV6: u16 = 0x86dd;
+
+/// The Ethernet header of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Headers {
+    /// Destination address in the low 48 bits.
+    pub(super) destination: u64,
+    /// Source address in the low 48 bits.
+    pub(super) source: u64,
+    /// Tag control information of the outer tag: PCP (3 bits), DEI (1), VLAN (12).
+    pub(super) tag: Option<u16>,
+    /// The number of tags.
+    pub(super) tags: u32,
+    /// The type behind the last tag.
+    pub(super) ether_type: u16,
+}
+
+const fn is_tag(ether_type: u16) -> bool {
+    matches!(ether_type, TPID_CUSTOMER | TPID_SERVICE | TPID_STACKED)
+}
+
+/// Reads the header of a frame.
+///
+/// # Errors
+/// [`DropReason::Runt`] below 14 bytes; [`DropReason::Malformed`] when the tags do not end within
+/// the frame or are more than four.
+#[inline]
+pub(super) fn parse(head: &[u8]) -> Result<Headers, DropReason> {
+    let Some(fixed) = head.first_chunk::<14>() else {
+        return Err(DropReason::Runt);
+    };
+    let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = *fixed;
+    let mut headers = Headers {
+        destination: u64::from_be_bytes([d0, d1, d2, d3, d4, d5, s0, s1]) >> 16,
+        source: u64::from_be_bytes([s0, s1, s2, s3, s4, s5, t0, t1]) >> 16,
+        tag: None,
+        tags: 0,
+        ether_type: u16::from_be_bytes([t0, t1]),
+    };
+    if is_tag(headers.ether_type) {
+        parse_tags(head, &mut headers)?;
+    }
+    Ok(headers)
+}
+
+fn parse_tags(head: &[u8], headers: &mut Headers) -> Result<(), DropReason> {
+    let mut rest = &head[14..];
+    while is_tag(headers.ether_type) {
+        let ([c0, c1, t0, t1], behind) =
+            rest.split_first_chunk::<4>().ok_or(DropReason::Malformed)?;
+        let tag = u16::from_be_bytes([*c0, *c1]);
+        headers.tag = headers.tag.or(Some(tag));
+        headers.ether_type = u16::from_be_bytes([*t0, *t1]);
+        headers.tags += 1;
+        rest = behind;
+        if headers.tags > TAGS_MAX {
+            return Err(DropReason::Malformed);
+        }
+    }
+    Ok(())
+}
+
+impl Headers {
+    /// Bytes before the layer-3 packet.
+    pub(super) const fn bytes(&self) -> u32 {
+        ETHERNET_BYTES + TAG_BYTES * self.tags
+    }
+
+    /// Whether the destination is a group address.
+    pub(super) const fn is_to_group(&self) -> bool {
+        self.destination >> 40 & 1 == 1
+    }
+
+    /// Whether the source is a group address, which no station may have.
+    pub(super) const fn is_from_group(&self) -> bool {
+        self.source >> 40 & 1 == 1
+    }
+
+    /// Whether the destination is one of 01:80:C2:00:00:00 to 0F.
+    pub(super) const fn is_to_link_local(&self) -> bool {
+        self.destination >> 4 == 0x0180_c200_0000 >> 4
+    }
+}
+
+/// The maps from a frame's fields to priority and queue.
+#[derive(Clone, Debug)]
+pub(super) struct Classifier {
+    pcp_to_priority: [u8; 8],
+    dscp_to_priority: [u8; 64],
+    priority_to_queue: [u8; 8],
+}
+
+impl Classifier {
+    pub(super) fn new(config: &SwitchConfig) -> Self {
+        Self {
+            pcp_to_priority: config.pcp_to_priority,
+            dscp_to_priority: config.dscp_to_priority,
+            priority_to_queue: config.priority_to_queue,
+        }
+    }
+
+    /// The priority of a frame that came by a port with this trust and default.
+    #[inline]
+    pub(super) fn priority(&self, trust: Trust, default: u8, headers: &Headers, head: &[u8]) -> u8 {
+        match (trust, headers.tag) {
+            (Trust::Pcp, Some(tag)) => self.pcp_to_priority[usize::from(tag >> 13)],
+            (Trust::Dscp, _) => {
+                dscp(headers, head).map_or(default, |dscp| self.dscp_to_priority[usize::from(dscp)])
+            }
+            _ => default,
+        }
+    }
+
+    /// The queue of a priority.
+    #[inline]
+    pub(super) fn queue(&self, priority: u8) -> u8 {
+        self.priority_to_queue[usize::from(priority & 7)] & 7
+    }
+}
+
+/// The differentiated services code point (RFC 2474) of an IP packet.
+fn dscp(headers: &Headers, head: &[u8]) -> Option<u8> {
+    let [first, second] = *head.get(headers.bytes() as usize..)?.first_chunk::<2>()?;
+    match headers.ether_type {
+        ETHER_TYPE_IPV4 => Some(second >> 2),
+        // Traffic class spans the low half of the first octet and the high half of the second.
+        ETHER_TYPE_IPV6 => Some((first & 0x0f) << 2 | second >> 6),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MACS: [u8; 12] = [0x02, 0, 0, 0, 0, 1, 0x02, 0, 0, 0, 0, 2];
+
+    fn frame(rest: &[u8]) -> Vec<u8> {
+        let mut bytes = MACS.to_vec();
+        bytes.extend_from_slice(rest);
+        bytes
+    }
+
+    #[test]
+    fn literal_frames_read_as_written() {
+        let headers = parse(&frame(&[0x08, 0x00, 0x45, 0xb8])).expect("untagged IPv4");
+        assert_eq!(headers.destination, 0x0200_0000_0001);
+        assert_eq!(headers.source, 0x0200_0000_0002);
+        assert_eq!((headers.tag, headers.tags, headers.ether_type), (None, 0, 0x0800));
+
+        let stacked = frame(&[0x88, 0xa8, 0xa0, 0x64, 0x81, 0x00, 0x00, 0x07, 0x86, 0xdd]);
+        let headers = parse(&stacked).expect("two tags");
+        assert_eq!((headers.tag, headers.tags, headers.ether_type), (Some(0xa064), 2, 0x86dd));
+        assert_eq!(headers.bytes(), 22);
+    }
+
+    #[test]
+    fn tags_that_do_not_end_are_malformed() {
+        assert_eq!(parse(&MACS), Err(DropReason::Runt));
+        assert_eq!(parse(&frame(&[0x81, 0x00])), Err(DropReason::Malformed));
+        assert_eq!(parse(&frame(&[0x81, 0x00, 0, 1, 8])), Err(DropReason::Malformed));
+        let four: Vec<u8> = [0x81, 0x00, 0x00, 0x01].repeat(4);
+        let mut bytes = frame(&four);
+        bytes.extend_from_slice(&[0x08, 0x00]);
+        assert_eq!(parse(&bytes).map(|h| h.tags), Ok(4));
+        let mut bytes = frame(&[0x81, 0x00, 0x00, 0x01].repeat(5));
+        bytes.extend_from_slice(&[0x08, 0x00]);
+        assert_eq!(parse(&bytes), Err(DropReason::Malformed));
+    }
+
+    #[test]
+    fn priority_comes_from_the_trusted_field() {
+        let mut config = SwitchConfig::new("s", Vec::new());
+        config.pcp_to_priority[5] = 6;
+        config.dscp_to_priority[46] = 3;
+        let classifier = Classifier::new(&config);
+        let read = |trust, rest: &[u8]| {
+            let bytes = frame(rest);
+            classifier.priority(trust, 1, &parse(&bytes).expect("a frame"), &bytes)
+        };
+        // DSCP 46 with ECN bits set; PCP 5.
+        let v4 = [0x81, 0x00, 0xa0, 0x01, 0x08, 0x00, 0x45, 46 << 2 | 3];
+        let v6 = [0x86, 0xdd, 0x6b, 0x9f, 0, 0];
+        assert_eq!(read(Trust::Pcp, &v4), 6);
+        assert_eq!(read(Trust::Dscp, &v4), 3);
+        assert_eq!(read(Trust::Port, &v4), 1);
+        assert_eq!(read(Trust::Pcp, &v6), 1, "no tag: the port's default");
+        assert_eq!(read(Trust::Dscp, &v6), 3);
+        assert_eq!(read(Trust::Dscp, &[0x08, 0x06, 0, 1]), 1, "ARP has no DSCP");
+        assert_eq!(read(Trust::Dscp, &[0x08, 0x00, 0x45]), 1, "cut before the field");
+    }
+}

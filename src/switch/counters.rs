@@ -1,0 +1,48 @@
+//! What a port counts, under the names of reports.
+
+use super::config::QUEUES;
+use crate::ledger::{DropReason, Drops};
+
+/// Counters of one port since the start of the run. Bytes are those of frames without FCS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCounters {
+    /// Frames that arrived.
+    pub rx_frames: u64,
+    /// Bytes that arrived.
+    pub rx_bytes: u64,
+    /// Frames handed to the wire.
+    pub tx_frames: u64,
+    /// Bytes handed to the wire.
+    pub tx_bytes: u64,
+    /// Frames dropped. A frame that reached no egress port counts at the port it came by; one that
+    /// the egress side refused or lost (its queue, the memory, the copy, the MTU, the link, its
+    /// VLAN) at the port it would have left by.
+    pub drops: Drops,
+    /// The most bytes that each queue ever held.
+    pub queue_bytes_max: [u64; QUEUES],
+}
+
+impl PortCounters {
+    #[inline]
+    pub(super) fn received(&mut self, len_bytes: u32) {
+        self.rx_frames += 1;
+        self.rx_bytes += u64::from(len_bytes);
+    }
+
+    #[inline]
+    pub(super) fn transmitted(&mut self, len_bytes: u32) {
+        self.tx_frames += 1;
+        self.tx_bytes += u64::from(len_bytes);
+    }
+
+    #[inline]
+    pub(super) fn queued(&mut self, queue: u8, bytes: u64) {
+        let max = &mut self.queue_bytes_max[usize::from(queue) & (QUEUES - 1)];
+        *max = bytes.max(*max);
+    }
+
+    #[cold]
+    pub(super) fn dropped(&mut self, reason: DropReason) {
+        self.drops.count(reason);
+    }
+}

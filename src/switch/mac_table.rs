@@ -1,0 +1,445 @@
+//! The filtering database: which station of which VLAN lives behind which port.
+//!
+//! Open addressing with linear probing at a load of at most one half; a slot is 16 bytes, so a
+//! look-up touches one or two cache lines however many stations there are. The hash is fixed, so
+//! that runs repeat; stations that a flood of crafted addresses would put more than [`PROBES_MAX`]
+//! slots from home are not learned, which bounds every look-up.
+//!
+//! A silent station is forgotten when a look-up finds it too old. A sweep, a few slots at a time
+//! and only while stations are learned, gives its slot back.
+
+use crate::node::PortId;
+use crate::time::{Duration, Time};
+
+/// Ages are kept in units of 2^16 ps (65.5 ns): a time stamp then fits 48 bits beside the port.
+const TICK_BITS: u32 = 16;
+
+/// Set in a slot's value when it is never learned over and never ages.
+const STATIC: u64 = 1 << 15;
+
+/// The port, and whether it is static.
+const PLACE_MASK: u64 = 0xffff;
+
+/// How far from home a station may be put.
+const PROBES_MAX: usize = 64;
+
+/// Slots that one step of the sweep looks at.
+const SWEEP_SLOTS: usize = 256;
+
+/// A pass of the sweep takes at most, and begins at most every, this part of the ageing time.
+const SWEEPS_PER_AGEING: u64 = 16;
+
+/// What the table has seen; stations learned and forgotten, since the start of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MacTableCounters {
+    /// Stations that became known.
+    pub learned: u64,
+    /// Stations that appeared behind another port than before.
+    pub moved: u64,
+    /// Stations forgotten for their silence.
+    pub aged: u64,
+    /// Stations forgotten because their port's link went down.
+    pub flushed: u64,
+    /// Frames whose source found no place: their station stays unknown, traffic to it is flooded.
+    pub not_learned: u64,
+}
+
+/// The table. A key has the VLAN, which is never 0, above the address; 0 is an empty slot.
+#[derive(Clone, Debug)]
+pub(super) struct MacTable {
+    /// Key, and value: the tick when last seen (48 bits), [`STATIC`], the port.
+    slots: Vec<[u64; 2]>,
+    hash_shift: u32,
+    entries_max: usize,
+    entries: usize,
+    /// Entries that are not static.
+    learned: usize,
+    ageing_ticks: u64,
+    sweep_at: usize,
+    sweep_due: Time,
+    sweep_gap: Duration,
+    pass_gap: Duration,
+    /// The least tick that the pass under way has left in the table.
+    oldest: u64,
+    counters: MacTableCounters,
+}
+
+/// The key of a station.
+#[inline]
+pub(super) const fn key_of(vlan: u16, mac: u64) -> u64 {
+    (vlan as u64) << 48 | mac
+}
+
+const fn tick_of(now: Time) -> u64 {
+    now.as_ps() >> TICK_BITS
+}
+
+impl MacTable {
+    pub(super) fn new(entries_max: u32, ageing: Duration) -> Self {
+        let entries_max = entries_max as usize;
+        let slots = (entries_max * 2).next_power_of_two().max(SWEEP_SLOTS);
+        let steps = (slots / SWEEP_SLOTS) as u64;
+        let pass_gap = ageing / SWEEPS_PER_AGEING;
+        Self {
+            slots: vec![[0; 2]; slots],
+            hash_shift: u64::BITS - slots.trailing_zeros(),
+            entries_max,
+            entries: 0,
+            learned: 0,
+            ageing_ticks: ageing.as_ps().div_ceil(1 << TICK_BITS),
+            sweep_at: 0,
+            sweep_due: Time::NEVER,
+            sweep_gap: (pass_gap / steps).max(Duration::from_ps(1)),
+            pass_gap: pass_gap.max(Duration::from_ps(1)),
+            oldest: u64::MAX,
+            counters: MacTableCounters::default(),
+        }
+    }
+
+    /// Stations known now, static ones included; some of them may be past their age.
+    pub(super) const fn len(&self) -> usize {
+        self.entries
+    }
+
+    pub(super) const fn counters(&self) -> MacTableCounters {
+        self.counters
+    }
+
+    #[inline]
+    fn home(&self, key: u64) -> usize {
+        // Fibonacci hashing; the fold lets the maker's half of an address reach every bit.
+        let hash = (key ^ key >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.hash_shift;
+        // At most as many bits as the number of slots has.
+        #[allow(clippy::cast_possible_truncation, reason = "fewer bits than a usize has")]
+        let home = hash as usize;
+        home
+    }
+
+    #[inline]
+    const fn after(&self, slot: usize) -> usize {
+        (slot + 1) & (self.slots.len() - 1)
+    }
+
+    const fn expired(&self, value: u64, tick: u64) -> bool {
+        value & STATIC == 0 && tick.saturating_sub(value >> TICK_BITS) >= self.ageing_ticks
+    }
+
+    /// The port of a station that is known and has not been silent for too long.
+    #[inline]
+    pub(super) fn find(&self, now: Time, key: u64) -> Option<PortId> {
+        let mut at = self.home(key);
+        for _ in 0..PROBES_MAX {
+            let [found, value] = self.slots[at];
+            if found == key {
+                return (!self.expired(value, tick_of(now))).then(|| port_of(value));
+            }
+            if found == 0 {
+                break;
+            }
+            at = self.after(at);
+        }
+        None
+    }
+
+    /// A frame of the station has come by `port`.
+    #[inline]
+    pub(super) fn learn(&mut self, now: Time, key: u64, port: PortId) {
+        let home = self.home(key);
+        let [found, value] = &mut self.slots[home];
+        let place = u64::from(port.0);
+        if *found == key && *value & PLACE_MASK == place {
+            *value = tick_of(now) << TICK_BITS | place;
+        } else {
+            self.learn_slowly(now, key, place, home);
+        }
+    }
+
+    /// The station is not at home, or not there behind this port.
+    #[inline(never)]
+    fn learn_slowly(&mut self, now: Time, key: u64, place: u64, home: usize) {
+        let tick = tick_of(now);
+        let fresh = tick << TICK_BITS | place;
+        let mut at = home;
+        let mut reusable = None;
+        for _ in 0..PROBES_MAX {
+            let [found, value] = self.slots[at];
+            if found == key {
+                if value & STATIC == 0 {
+                    if value & PLACE_MASK != place && !self.expired(value, tick) {
+                        self.counters.moved += 1;
+                    }
+                    self.slots[at][1] = fresh;
+                }
+                return;
+            }
+            if found == 0 {
+                if reusable.is_none() && self.entries < self.entries_max {
+                    reusable = Some(at);
+                }
+                break;
+            }
+            if reusable.is_none() && self.expired(value, tick) {
+                reusable = Some(at);
+            }
+            at = self.after(at);
+        }
+        let Some(at) = reusable else {
+            self.counters.not_learned += 1;
+            return;
+        };
+        self.counters.learned += 1;
+        if self.slots[at][0] == 0 {
+            self.entries += 1;
+            self.learned += 1;
+        } else {
+            self.counters.aged += 1;
+        }
+        self.slots[at] = [key, fresh];
+        if self.sweep_due == Time::NEVER {
+            self.sweep_due = self.expiry(tick);
+        }
+    }
+
+    /// Sets a station for good; false when the table has no place for it.
+    pub(super) fn insert_static(&mut self, key: u64, port: PortId) -> bool {
+        let mut at = self.home(key);
+        for _ in 0..PROBES_MAX {
+            let found = self.slots[at][0];
+            if found == key || found == 0 {
+                let new = found == 0;
+                if new && self.entries >= self.entries_max {
+                    return false;
+                }
+                self.entries += usize::from(new);
+                self.slots[at] = [key, STATIC | u64::from(port.0)];
+                return true;
+            }
+            at = self.after(at);
+        }
+        false
+    }
+
+    /// Forgets the learned stations of a port.
+    pub(super) fn flush(&mut self, port: PortId) {
+        let mut at = 0;
+        while at < self.slots.len() {
+            let [key, value] = self.slots[at];
+            if key != 0 && value & PLACE_MASK == u64::from(port.0) {
+                self.remove(at);
+                self.counters.flushed += 1;
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Empties a slot, and moves those behind it up so that no probe ends early.
+    fn remove(&mut self, slot: usize) {
+        let mask = self.slots.len() - 1;
+        let mut hole = slot;
+        let mut at = slot;
+        loop {
+            at = self.after(at);
+            let entry = self.slots[at];
+            if entry[0] == 0 {
+                break;
+            }
+            let from_home = at.wrapping_sub(self.home(entry[0])) & mask;
+            if from_home >= at.wrapping_sub(hole) & mask {
+                self.slots[hole] = entry;
+                hole = at;
+            }
+        }
+        self.slots[hole] = [0; 2];
+        self.entries -= 1;
+        self.learned -= 1;
+    }
+
+    /// When a station last seen at `tick` is too old.
+    const fn expiry(&self, tick: u64) -> Time {
+        let due = tick.saturating_add(self.ageing_ticks);
+        if due > u64::MAX >> TICK_BITS { Time::NEVER } else { Time::from_ps(due << TICK_BITS) }
+    }
+
+    /// When the sweep has something to do.
+    #[inline]
+    pub(super) const fn next_deadline(&self) -> Time {
+        self.sweep_due
+    }
+
+    /// One step of the sweep, when it is due.
+    pub(super) fn sweep(&mut self, now: Time) {
+        if now < self.sweep_due {
+            return;
+        }
+        let tick = tick_of(now);
+        let end = (self.sweep_at + SWEEP_SLOTS).min(self.slots.len());
+        while self.sweep_at < end {
+            let [key, value] = self.slots[self.sweep_at];
+            if key != 0 && self.expired(value, tick) {
+                self.remove(self.sweep_at);
+                self.counters.aged += 1;
+                continue;
+            }
+            if key != 0 && value & STATIC == 0 {
+                self.oldest = self.oldest.min(value >> TICK_BITS);
+            }
+            self.sweep_at += 1;
+        }
+        self.sweep_due = if self.learned == 0 {
+            self.sweep_at = 0;
+            self.oldest = u64::MAX;
+            Time::NEVER
+        } else if end < self.slots.len() {
+            now + self.sweep_gap
+        } else {
+            self.sweep_at = 0;
+            let oldest = std::mem::replace(&mut self.oldest, u64::MAX).min(tick);
+            self.expiry(oldest).max(now + self.pass_gap)
+        };
+    }
+}
+
+const fn port_of(value: u64) -> PortId {
+    // Bit 15 says static; a port has 8 bits.
+    #[allow(clippy::cast_possible_truncation, reason = "masked to 15 bits")]
+    let port = (value & (STATIC - 1)) as u16;
+    PortId(port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const AGEING: Duration = Duration::from_secs(300);
+
+    fn at(secs: u64) -> Time {
+        Time::ZERO + Duration::from_secs(secs)
+    }
+
+    #[test]
+    fn a_station_is_known_until_it_has_been_silent_for_the_ageing_time() {
+        let mut table = MacTable::new(16, AGEING);
+        table.learn(at(1), key_of(1, 7), PortId(3));
+        assert_eq!(table.find(at(300), key_of(1, 7)), Some(PortId(3)));
+        assert_eq!(table.find(at(300), key_of(2, 7)), None, "another VLAN");
+        table.learn(at(200), key_of(1, 7), PortId(3));
+        assert_eq!(table.find(at(499), key_of(1, 7)), Some(PortId(3)));
+        assert_eq!(table.find(at(501), key_of(1, 7)), None);
+    }
+
+    #[test]
+    fn the_sweep_empties_the_table_and_then_rests() {
+        let mut table = MacTable::new(4_000, AGEING);
+        assert_eq!(table.next_deadline(), Time::NEVER);
+        for mac in 0..3_000 {
+            table.learn(at(mac / 100), key_of(1, mac), PortId(0));
+        }
+        assert!(table.insert_static(key_of(1, 9_999), PortId(1)));
+        let mut steps = 0;
+        while table.next_deadline() != Time::NEVER {
+            let due = table.next_deadline();
+            assert!(due >= at(300) && due <= at(400), "{due}");
+            table.sweep(due);
+            assert!(table.next_deadline() > due);
+            steps += 1;
+        }
+        assert!(steps < 32 * 34, "{steps}");
+        assert_eq!((table.len(), table.counters().aged), (1, 3_000));
+        assert_eq!(table.find(at(10_000), key_of(1, 9_999)), Some(PortId(1)));
+    }
+
+    #[test]
+    fn a_full_table_counts_and_takes_again_what_has_aged() {
+        let mut table = MacTable::new(100, AGEING);
+        for mac in 0..150 {
+            table.learn(at(0), key_of(1, mac), PortId(0));
+        }
+        let counters = table.counters();
+        assert_eq!((counters.learned, counters.not_learned, table.len()), (100, 50, 100));
+        table.learn(at(1), key_of(1, 5), PortId(2));
+        assert_eq!(table.counters().moved, 1);
+        while table.next_deadline() <= at(320) {
+            table.sweep(table.next_deadline());
+        }
+        table.learn(at(320), key_of(1, 1_000), PortId(0));
+        assert_eq!(table.find(at(320), key_of(1, 1_000)), Some(PortId(0)));
+    }
+
+    #[test]
+    fn a_static_station_is_never_learned_over() {
+        let mut table = MacTable::new(16, AGEING);
+        assert!(table.insert_static(key_of(1, 7), PortId(200)));
+        table.learn(at(1), key_of(1, 7), PortId(3));
+        table.flush(PortId(200));
+        assert_eq!(table.find(at(9_999), key_of(1, 7)), Some(PortId(200)));
+        assert_eq!(table.counters(), MacTableCounters::default());
+    }
+
+    #[test]
+    fn crafted_addresses_cannot_make_a_long_probe() {
+        let mut table = MacTable::new(65_536, AGEING);
+        let home = table.home(key_of(1, 0));
+        let crafted: Vec<u64> =
+            (0..60_000_000).filter(|mac| table.home(key_of(1, *mac)) == home).take(100).collect();
+        assert_eq!(crafted.len(), 100);
+        for mac in crafted {
+            table.learn(at(0), key_of(1, mac), PortId(0));
+        }
+        assert_eq!(table.counters().not_learned, 100 - PROBES_MAX as u64);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Learn { mac: u64, port: u16 },
+        Flush { port: u16 },
+        Wait { secs: u64 },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            // Few distinct addresses, some of which differ in the maker's half alone.
+            20 => (0_u64..40, any::<bool>(), 0_u16..4)
+                .prop_map(|(mac, high, port)| Step::Learn { mac: if high { mac << 40 } else { mac }, port }),
+            1 => (0_u16..4).prop_map(|port| Step::Flush { port }),
+            4 => (0_u64..120).prop_map(|secs| Step::Wait { secs }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn the_table_agrees_with_a_map(steps in prop::collection::vec(step(), 1..400)) {
+            let mut table = MacTable::new(100, AGEING);
+            let mut model: BTreeMap<u64, (u16, u64)> = BTreeMap::new();
+            let mut secs = 0;
+            for step in steps {
+                match step {
+                    Step::Learn { mac, port } => {
+                        table.learn(at(secs), key_of(1, mac), PortId(port));
+                        model.insert(key_of(1, mac), (port, secs));
+                    }
+                    Step::Flush { port } => {
+                        table.flush(PortId(port));
+                        model.retain(|_, (at, _)| *at != port);
+                    }
+                    Step::Wait { secs: wait } => secs += wait,
+                }
+                while table.next_deadline() <= at(secs) {
+                    table.sweep(table.next_deadline());
+                }
+                for (key, (port, seen)) in &model {
+                    // The age is counted in ticks; whole seconds differ from them by one at most.
+                    let age = secs - seen;
+                    let found = table.find(at(secs), *key);
+                    if age < 300 {
+                        prop_assert_eq!(found, Some(PortId(*port)));
+                    } else if age > 300 {
+                        prop_assert_eq!(found, None);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A set of ports as 256 bits.
+
+use crate::node::PortId;
+
+/// Ports that a switch may have.
+pub(super) const PORTS_MAX: usize = 256;
+
+const WORDS: usize = PORTS_MAX / 64;
+
+/// A set of ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PortSet([u64; WORDS]);
+
+const fn place(port: usize) -> (usize, u64) {
+    // Ports are below PORTS_MAX; the mask says so to the compiler.
+    ((port >> 6) & (WORDS - 1), 1 << (port & 63))
+}
+
+impl PortSet {
+    #[inline]
+    pub(super) const fn contains(&self, port: usize) -> bool {
+        let (word, bit) = place(port);
+        self.0[word] & bit != 0
+    }
+
+    #[inline]
+    pub(super) const fn insert(&mut self, port: usize) {
+        let (word, bit) = place(port);
+        self.0[word] |= bit;
+    }
+
+    #[inline]
+    pub(super) const fn remove(&mut self, port: usize) {
+        let (word, bit) = place(port);
+        self.0[word] &= !bit;
+    }
+
+    /// The lowest port of the set.
+    #[inline]
+    pub(super) fn first(&self) -> Option<PortId> {
+        (0_u16..).zip(&self.0).find(|(_, word)| **word != 0).map(|(at, word)| port_at(at, *word))
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        let [a, b, c, d] = self.0;
+        a | b | c | d == 0
+    }
+
+    #[must_use]
+    pub(super) const fn and(self, other: Self) -> Self {
+        let ([a, b, c, d], [e, f, g, h]) = (self.0, other.0);
+        Self([a & e, b & f, c & g, d & h])
+    }
+
+    /// Takes the lowest port out.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<PortId> {
+        let (at, word) = (0_u16..).zip(&mut self.0).find(|(_, word)| **word != 0)?;
+        let port = port_at(at, *word);
+        *word &= *word - 1;
+        Some(port)
+    }
+}
+
+/// The lowest port of the word `at`, which is not zero.
+fn port_at(at: u16, word: u64) -> PortId {
+    // Fewer than 64 trailing zeros fit any integer.
+    #[allow(clippy::cast_possible_truncation, reason = "at most 63")]
+    let bit = word.trailing_zeros() as u16;
+    PortId(at * 64 + bit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_come_out_ascending() {
+        let mut set = PortSet::default();
+        for port in [255, 0, 64, 63, 128] {
+            set.insert(port);
+        }
+        set.insert(5);
+        set.remove(5);
+        assert!(set.contains(63) && !set.contains(5));
+        assert_eq!(set.first(), Some(PortId(0)));
+        let out: Vec<u16> = std::iter::from_fn(|| set.pop()).map(|port| port.0).collect();
+        assert_eq!(out, [0, 63, 64, 128, 255]);
+        assert!(set.is_empty());
+    }
+}
