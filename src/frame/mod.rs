@@ -4,6 +4,8 @@
 //! name. Under AF_XDP the store is the UMEM and a frame a chain of its chunks; in replay and in the
 //! simulator it is the [`SlabStore`]. Forwarding moves the token, never the bytes.
 
+#[cfg(test)]
+pub(crate) mod conformance;
 pub mod payload;
 pub mod slab;
 

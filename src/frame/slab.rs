@@ -414,6 +414,11 @@ mod tests {
     }
 
     #[test]
+    fn it_is_a_frame_store() {
+        super::super::conformance::check(&mut SlabStore::new(1_000));
+    }
+
+    #[test]
     fn a_full_store_refuses_and_recovers() {
         let mut store = SlabStore::new(4);
         let frame = store.allocate(2_048).expect("four chunks");

@@ -1,2 +1,25 @@
 //! AF_XDP: the UMEM as a frame store, rings, sockets, the BPF program and the poll loop. The only
 //! room with `unsafe`.
+
+pub mod clock;
+pub mod counters;
+pub mod interface;
+mod memory;
+pub mod netns;
+pub mod plan;
+pub mod port;
+pub mod program;
+mod ring;
+mod socket;
+pub mod store;
+mod sys;
+
+pub use clock::Clock;
+pub use counters::{PortCounters, TxRefused};
+pub use interface::{InterfaceState, LinkState};
+pub use netns::NetNs;
+pub use plan::{OpenedPort, PortConfig, PortError, PortPlan, ZeroCopy};
+pub use port::{Port, PortState};
+pub use program::{Attach, Attachment, Match, Steering, XdpMode};
+pub use socket::{BusyPoll, RingSizes};
+pub use store::{Census, ChunkSize, Recovered, UmemStore};

@@ -1,0 +1,105 @@
+//! The memory of UMEMs: one range of addresses, of which regions are made real one after another.
+//!
+//! One range, so that a chunk's place follows from its index alone, whichever region it is in.
+
+use std::ffi::c_void;
+use std::io;
+use std::ptr;
+
+/// Regions begin at a multiple of this, the size of a huge page on x86-64 and (with 4 KiB pages)
+/// on AArch64.
+pub(crate) const REGION_ALIGN_BYTES: usize = 2 << 20;
+
+/// Addresses that are set aside for all regions of one store; no memory is behind them yet.
+const RANGE_BYTES: usize = 64 << 30;
+
+/// A range of addresses. Not read or written here but through [`slice`](Self::slice) and
+/// [`slice_mut`](Self::slice_mut), whose callers know which chunks are theirs.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    mapped: *mut c_void,
+    base: *mut u8,
+}
+
+// SAFETY: the range belongs to the process; who may touch which bytes is the store's business.
+unsafe impl Send for Memory {}
+// SAFETY: `&Memory` alone gives no access to the bytes without an unsafe call.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Sets addresses aside.
+    pub(crate) fn reserve() -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let len = RANGE_BYTES + REGION_ALIGN_BYTES;
+        // SAFETY: no address is asked for, so that no mapping of ours is replaced.
+        let mapped = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
+        if mapped == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let up = mapped.align_offset(REGION_ALIGN_BYTES);
+        Ok(Self { mapped, base: mapped.wrapping_byte_add(up).cast() })
+    }
+
+    /// Makes `len` bytes from `offset` on real, both multiples of [`REGION_ALIGN_BYTES`]; true when
+    /// they lie in reserved huge pages.
+    pub(crate) fn make_real(&self, offset: usize, len: usize) -> io::Result<bool> {
+        if offset.checked_add(len).is_none_or(|end| end > RANGE_BYTES) {
+            return Err(io::Error::from(io::ErrorKind::OutOfMemory));
+        }
+        let at: *mut c_void = self.base.wrapping_add(offset).cast();
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        let huge = flags | libc::MAP_HUGETLB;
+        // SAFETY: replaces a part of our own range that no region uses yet.
+        let mut got = unsafe { libc::mmap(at, len, protection, huge, -1, 0) };
+        let is_huge = got != libc::MAP_FAILED;
+        if !is_huge {
+            // SAFETY: as above.
+            got = unsafe { libc::mmap(at, len, protection, flags, -1, 0) };
+            if got == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            // Transparent huge pages where the kernel has them; a refusal changes nothing.
+            // SAFETY: advice about a mapping of our own.
+            let _ = unsafe { libc::madvise(at, len, libc::MADV_HUGEPAGE) };
+        }
+        // The kernel holds these pages for devices: a child process must not share them.
+        // SAFETY: advice about a mapping of our own.
+        let _ = unsafe { libc::madvise(at, len, libc::MADV_DONTFORK) };
+        Ok(is_huge)
+    }
+
+    /// The address of the byte at `offset`, for the kernel.
+    pub(crate) fn address(&self, offset: usize) -> u64 {
+        self.base.wrapping_add(offset).addr() as u64
+    }
+
+    /// Bytes of the range.
+    ///
+    /// # Safety
+    /// They lie in a region that was made real, and nobody writes to them while the slice lives,
+    /// neither we nor the kernel.
+    pub(crate) unsafe fn slice(&self, offset: usize, len: usize) -> &[u8] {
+        // SAFETY: the caller's promise; anonymous memory is initialised.
+        unsafe { std::slice::from_raw_parts(self.base.wrapping_add(offset), len) }
+    }
+
+    /// Bytes of the range, to write.
+    ///
+    /// # Safety
+    /// They lie in a region that was made real, and nobody reads or writes them while the slice
+    /// lives, neither we nor the kernel.
+    #[allow(clippy::mut_from_ref, reason = "the store owns the bytes, not the range")]
+    pub(crate) unsafe fn slice_mut(&self, offset: usize, len: usize) -> &mut [u8] {
+        // SAFETY: the caller's promise; anonymous memory is initialised.
+        unsafe { std::slice::from_raw_parts_mut(self.base.wrapping_add(offset), len) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `reserve`; slices of it borrow `self`. Pages that the
+        // kernel still uses for a socket stay with the kernel.
+        unsafe { libc::munmap(self.mapped, RANGE_BYTES + REGION_ALIGN_BYTES) };
+    }
+}

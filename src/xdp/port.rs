@@ -1,0 +1,583 @@
+//! A port on AF_XDP: one interface with one or more of its queues, on the worker that owns it.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use super::counters::{PortCounters, TxRefused};
+use super::interface::{Interface, InterfaceState, LinkState};
+use super::plan::{self, OpenedPort, PlannedUmem, PortConfig, PortError, PortPlan};
+use super::program::{Attachment, XdpMode};
+use super::socket::Socket;
+use super::store::{PortSlot, Recovered, RegionId, UmemStore};
+use super::sys;
+use crate::frame::{Frame, FrameStore as _};
+
+/// Ethernet's own header: two addresses and the EtherType.
+const ETHERNET_BYTES: u32 = 14;
+const VLAN_TAG_BYTES: u32 = 4;
+
+/// Descriptors of one frame: what the kernel's skb takes in copy mode (`MAX_SKB_FRAGS` is at
+/// least 17).
+const DESCRIPTORS_MAX: u32 = 17;
+
+/// System calls of one [`Port::kick`] that move nothing before it gives up until the next.
+const IDLE_WAKEUPS_MAX: u32 = 64;
+
+/// A port that moves frames between a store and an interface.
+///
+/// A loop around it: [`rx_burst`](Self::rx_burst), then [`tx_push`](Self::tx_push) for each frame
+/// to send, then [`kick`](Self::kick), then [`reap`](Self::reap); and
+/// [`poll_state`](Self::poll_state) now and then. When it ends: [`close`](Self::close), which gives
+/// the chunks of its rings back to the store.
+#[derive(Debug)]
+pub struct Port {
+    config: PortConfig,
+    slot: PortSlot,
+    region: RegionId,
+    umem: PlannedUmem,
+    /// Before the sockets, so that the program is detached before they close.
+    attachment: Option<Arc<Attachment>>,
+    queues: Vec<Queue>,
+    queue_numbers: Vec<u32>,
+    next_rx_queue: usize,
+    interface: Interface,
+    ifindex: u32,
+    state: InterfaceState,
+    /// Frames up to this length need no look at their EtherType.
+    untagged_bytes_max: u32,
+    descriptors_max: u32,
+    counters: PortCounters,
+}
+
+#[derive(Debug)]
+struct Queue {
+    socket: Socket,
+    /// Chunks that the fill ring lacks.
+    fill_wanted: u32,
+    /// A chain whose end has not come yet: head, last chunk, bytes.
+    partial: Option<(u32, u32, u32)>,
+    /// Descriptors in the TX ring that the kernel had not taken when it was last asked.
+    tx_pending: bool,
+}
+
+/// What [`Port::poll_state`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortState {
+    /// The interface now.
+    pub interface: InterfaceState,
+    /// Whether it differs from what was found before.
+    pub changed: bool,
+    /// The port's sockets are gone and its interface is there again: time for
+    /// [`Port::plan_again`].
+    pub can_reopen: bool,
+}
+
+impl Port {
+    /// Opens a port in one go, on a thread with the capabilities for it.
+    ///
+    /// # Errors
+    /// [`PortError`], with what mends it; the store is as before.
+    pub fn open(store: &mut UmemStore, config: PortConfig) -> Result<Self, PortError> {
+        let plan = Self::plan(store, config)?;
+        let slot = plan.slot;
+        match plan.open() {
+            Ok(opened) => Ok(Self::start(opened)),
+            Err(error) => {
+                store.recover(slot);
+                Err(error)
+            }
+        }
+    }
+
+    /// First step of opening, by the owner of the store: lends the chunks of the fill rings.
+    ///
+    /// # Errors
+    /// [`PortError`] when the interface or the store cannot do it.
+    pub fn plan(store: &mut UmemStore, config: PortConfig) -> Result<PortPlan, PortError> {
+        let survey = plan::survey(&config)?;
+        let numbers: Vec<u32> = if config.queues.is_empty() {
+            (0..survey.queues).collect()
+        } else {
+            config.queues.clone()
+        };
+        let (region, umem) = if survey.zero_copy {
+            let queues = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+            let chunks = queues.saturating_mul(2 * (config.rings.fill + config.rings.tx));
+            let region = store.add_region(chunks).map_err(|source| PortError::Memory {
+                interface: config.interface.clone(),
+                source,
+            })?;
+            (region, PlannedUmem::Own(store.area(region)))
+        } else {
+            (RegionId::SHARED, PlannedUmem::Shared(store.shared_umem()))
+        };
+        let slot = store.new_port();
+        lend(store, config, slot, region, umem, &numbers)
+    }
+
+    /// Last step of opening, by the owner of the store.
+    pub fn start(opened: OpenedPort) -> Self {
+        let OpenedPort { plan, attachment, sockets, interface, ifindex, state } = opened;
+        let mut port = Self {
+            config: plan.config,
+            slot: plan.slot,
+            region: plan.region,
+            umem: plan.umem,
+            attachment: Some(attachment),
+            queues: Vec::with_capacity(sockets.len()),
+            queue_numbers: plan.queues.iter().map(|(number, _)| *number).collect(),
+            next_rx_queue: 0,
+            interface,
+            ifindex,
+            state,
+            untagged_bytes_max: 0,
+            descriptors_max: DESCRIPTORS_MAX,
+            counters: PortCounters::default(),
+        };
+        port.take_sockets(sockets);
+        port.set_state(state);
+        port
+    }
+
+    fn take_sockets(&mut self, sockets: Vec<Socket>) {
+        self.queues.extend(sockets.into_iter().map(|socket| Queue {
+            socket,
+            fill_wanted: 0,
+            partial: None,
+            tx_pending: false,
+        }));
+    }
+
+    /// Plans to open the port again after it closed or its interface vanished; the plan is opened
+    /// by a thread with the capabilities, and the result taken by [`restart`](Self::restart).
+    ///
+    /// # Errors
+    /// [`PortError::NoChunks`] when the store has too few free chunks.
+    pub fn plan_again(&mut self, store: &mut UmemStore) -> Result<PortPlan, PortError> {
+        self.close(store);
+        let (config, umem) = (self.config.clone(), self.umem.clone());
+        lend(store, config, self.slot, self.region, umem, &self.queue_numbers)
+    }
+
+    /// Takes the sockets of a plan that [`plan_again`](Self::plan_again) made.
+    pub fn restart(&mut self, opened: OpenedPort) {
+        let OpenedPort { attachment, sockets, interface, ifindex, state, .. } = opened;
+        self.attachment = Some(attachment);
+        (self.interface, self.ifindex) = (interface, ifindex);
+        self.take_sockets(sockets);
+        self.set_state(state);
+    }
+
+    /// Takes the chunks of a plan back that did not open.
+    pub fn cancel(&mut self, store: &mut UmemStore) {
+        store.recover(self.slot);
+    }
+
+    /// Opens the port again in one go, on a thread with the capabilities for it.
+    ///
+    /// # Errors
+    /// [`PortError`]; the port stays closed and can be tried again.
+    pub fn reopen(&mut self, store: &mut UmemStore) -> Result<(), PortError> {
+        match self.plan_again(store)?.open() {
+            Ok(opened) => {
+                self.restart(opened);
+                Ok(())
+            }
+            Err(error) => {
+                self.cancel(store);
+                Err(error)
+            }
+        }
+    }
+
+    /// Closes the sockets and gives every chunk of their rings back to the store. Frames that were
+    /// waiting in them are counted as abandoned.
+    pub fn close(&mut self, store: &mut UmemStore) -> Recovered {
+        self.reap(store);
+        self.attachment = None;
+        for mut queue in self.queues.drain(..) {
+            if let Ok(statistics) = queue.socket.statistics() {
+                self.counters.add_statistics(&statistics);
+            }
+            let ends = |descriptor: &sys::xdp_desc| descriptor.options & sys::XDP_PKT_CONTD == 0;
+            while let Some(descriptor) = queue.socket.rx.take() {
+                self.counters.rx_abandoned += u64::from(ends(&descriptor));
+            }
+            queue.socket.tx.for_each_pending(|descriptor| {
+                self.counters.tx_abandoned += u64::from(ends(&descriptor));
+            });
+            if let Some((head, ..)) = queue.partial {
+                store.discard(head);
+            }
+        }
+        store.recover(self.slot)
+    }
+
+    /// The interface's name.
+    pub fn name(&self) -> &str {
+        &self.config.interface
+    }
+
+    /// Whether the port has its sockets.
+    pub fn is_open(&self) -> bool {
+        !self.queues.is_empty()
+    }
+
+    /// Whether frames go without copies, as the kernel says.
+    pub fn is_zero_copy(&self) -> bool {
+        self.queues.first().is_some_and(|queue| queue.socket.zero_copy)
+    }
+
+    /// Where the program is attached; None while the port is closed.
+    pub fn xdp_mode(&self) -> Option<XdpMode> {
+        self.attachment.as_ref().map(|attachment| attachment.mode())
+    }
+
+    /// The program, for a port on other queues of the same interface.
+    pub fn attachment(&self) -> Option<Arc<Attachment>> {
+        self.attachment.clone()
+    }
+
+    /// The interface's queues that the port has, in the order of its own queue indices.
+    pub fn queue_numbers(&self) -> &[u32] {
+        &self.queue_numbers
+    }
+
+    /// The interface as last found.
+    pub const fn state(&self) -> InterfaceState {
+        self.state
+    }
+
+    /// Looks at the interface anew: some microseconds, no capability. When it has vanished the port
+    /// closes, and its chunks are back in the store.
+    pub fn poll_state(&mut self, store: &mut UmemStore) -> PortState {
+        let mut now = self.interface.state(self.ifindex);
+        if now.link == LinkState::Vanished && self.is_open() {
+            self.close(store);
+        }
+        if !self.is_open() {
+            now = InterfaceState { link: LinkState::Vanished, mtu_bytes: 0 };
+        }
+        let changed = now != self.state;
+        self.set_state(now);
+        let can_reopen = !self.is_open() && self.interface.index().is_ok();
+        PortState { interface: now, changed, can_reopen }
+    }
+
+    const fn set_state(&mut self, state: InterfaceState) {
+        self.state = state;
+        self.untagged_bytes_max = state.mtu_bytes + ETHERNET_BYTES;
+    }
+
+    /// The descriptors to wait on for frames to receive, one per queue.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.queues.iter().map(|queue| queue.socket.fd())
+    }
+
+    /// The first of them; None while the port is closed.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.fds().next()
+    }
+
+    /// The counters, with the kernel's: a system call per queue.
+    pub fn counters(&self) -> PortCounters {
+        let mut counters = self.counters;
+        for queue in &self.queues {
+            if let Ok(statistics) = queue.socket.statistics() {
+                counters.add_statistics(&statistics);
+            }
+        }
+        counters
+    }
+
+    /// Receives at most `frames_max` frames into `out`, which should have that much room, from the
+    /// port's queues in turn, and fills the fill rings up again. Gives how many came.
+    pub fn rx_burst(
+        &mut self,
+        store: &mut UmemStore,
+        out: &mut Vec<Frame>,
+        frames_max: usize,
+    ) -> usize {
+        let before = out.len();
+        let count = self.queues.len();
+        for step in 0..count {
+            let index = (self.next_rx_queue + step) % count;
+            let left = frames_max - (out.len() - before);
+            self.rx_queue(index, store, out, left);
+        }
+        self.next_rx_queue = if count > 1 { (self.next_rx_queue + 1) % count } else { 0 };
+        out.len() - before
+    }
+
+    /// Receives from one of the port's queues, by its index among them.
+    pub fn rx_burst_on(
+        &mut self,
+        queue: usize,
+        store: &mut UmemStore,
+        out: &mut Vec<Frame>,
+        frames_max: usize,
+    ) -> usize {
+        let before = out.len();
+        self.rx_queue(queue, store, out, frames_max);
+        out.len() - before
+    }
+
+    fn rx_queue(
+        &mut self,
+        index: usize,
+        store: &mut UmemStore,
+        out: &mut Vec<Frame>,
+        frames_max: usize,
+    ) {
+        let Some(queue) = self.queues.get_mut(index) else {
+            return;
+        };
+        let (mut left, mut taken, mut bytes) = (frames_max, 0, 0);
+        while left > 0 {
+            let Some(descriptor) = queue.socket.rx.take() else {
+                break;
+            };
+            taken += 1;
+            let (address, len) = (descriptor.addr, descriptor.len);
+            let Some(chunk) = store.receive(self.region, self.slot, address, len) else {
+                self.counters.rx_foreign += 1;
+                continue;
+            };
+            let (head, total) = match queue.partial.take() {
+                None => (chunk, len),
+                Some((head, last, total)) => {
+                    store.chain_behind(last, chunk);
+                    (head, total + len)
+                }
+            };
+            if descriptor.options & sys::XDP_PKT_CONTD != 0 {
+                queue.partial = Some((head, chunk, total));
+                continue;
+            }
+            out.push(store.adopt(head, total));
+            bytes += u64::from(total);
+            left -= 1;
+        }
+        if taken > 0 {
+            queue.socket.rx.release();
+            queue.fill_wanted += taken;
+            self.counters.rx_frames += (frames_max - left) as u64;
+            self.counters.rx_bytes += bytes;
+        }
+        if queue.fill_wanted > 0 {
+            Self::refill_queue(queue, store, self.region, self.slot, &mut self.counters);
+        }
+    }
+
+    fn refill_queue(
+        queue: &mut Queue,
+        store: &mut UmemStore,
+        region: RegionId,
+        slot: PortSlot,
+        counters: &mut PortCounters,
+    ) {
+        let fill = &mut queue.socket.fill;
+        while queue.fill_wanted > 0 && fill.has_room(1) {
+            let Some(address) = store.lend(region, slot) else {
+                counters.rx_refill_short += 1;
+                break;
+            };
+            fill.write(address);
+            queue.fill_wanted -= 1;
+        }
+        fill.publish();
+        if fill.wants_wakeup() {
+            // A driver that found the ring empty sleeps until it is called.
+            let _ = sys::wake_rx(queue.socket.fd());
+        }
+    }
+
+    /// Fills the fill rings up, when the store had too few chunks before.
+    pub fn refill(&mut self, store: &mut UmemStore) {
+        for queue in &mut self.queues {
+            if queue.fill_wanted > 0 {
+                Self::refill_queue(queue, store, self.region, self.slot, &mut self.counters);
+            }
+        }
+    }
+
+    /// Puts a frame into the TX ring of the port's first queue; it leaves at the next
+    /// [`kick`](Self::kick).
+    ///
+    /// # Errors
+    /// The frame and why it was refused, which is counted.
+    pub fn tx_push(
+        &mut self,
+        store: &mut UmemStore,
+        frame: Frame,
+    ) -> Result<(), (Frame, TxRefused)> {
+        self.tx_push_on(0, store, frame)
+    }
+
+    /// Puts a frame into the TX ring of one of the port's queues, by its index among them. On veth
+    /// it arrives at the other end's queue of the same number.
+    ///
+    /// # Errors
+    /// The frame and why it was refused, which is counted.
+    pub fn tx_push_on(
+        &mut self,
+        queue: usize,
+        store: &mut UmemStore,
+        frame: Frame,
+    ) -> Result<(), (Frame, TxRefused)> {
+        let refused = match self.try_push(queue, store, frame) {
+            Ok(()) => return Ok(()),
+            Err(refused) => refused,
+        };
+        self.counters.refuse(refused.1);
+        Err(refused)
+    }
+
+    fn try_push(
+        &mut self,
+        index: usize,
+        store: &mut UmemStore,
+        frame: Frame,
+    ) -> Result<(), (Frame, TxRefused)> {
+        let len = frame.len_bytes();
+        let Some(queue) = self.queues.get_mut(index).filter(|_| self.state.link == LinkState::Up)
+        else {
+            return Err((frame, TxRefused::LinkDown));
+        };
+        if len < ETHERNET_BYTES {
+            return Err((frame, TxRefused::Runt));
+        }
+        if len > self.untagged_bytes_max
+            && len > self.untagged_bytes_max + tag_allowance(store.head(&frame))
+        {
+            return Err((frame, TxRefused::Oversize));
+        }
+        let descriptors = store.descriptors(&frame);
+        if descriptors > self.descriptors_max {
+            return Err((frame, TxRefused::TooManyDescriptors));
+        }
+        if !queue.socket.tx.has_room(descriptors) {
+            return Err((frame, TxRefused::RingFull));
+        }
+        let frame = if store.region_of(&frame) == self.region {
+            frame
+        } else {
+            // A copy has its chunks full, so it never needs more of them.
+            match store.bring_into(self.region, frame) {
+                Ok(frame) => frame,
+                Err(frame) => return Err((frame, TxRefused::NoFrameForCopy)),
+            }
+        };
+        let tx = &mut queue.socket.tx;
+        store.send(self.region, self.slot, frame, |addr, len, more| {
+            let options = if more { sys::XDP_PKT_CONTD } else { 0 };
+            tx.write(sys::xdp_desc { addr, len, options });
+        });
+        queue.tx_pending = true;
+        self.counters.tx_frames += 1;
+        self.counters.tx_bytes += u64::from(len);
+        Ok(())
+    }
+
+    /// Shows the kernel what was pushed and wakes it when it asks for that: in copy mode until it
+    /// has taken everything, or stops taking. What is left waits for the next call.
+    pub fn kick(&mut self) {
+        for queue in &mut self.queues {
+            if queue.tx_pending {
+                Self::kick_queue(queue, &mut self.counters);
+            }
+        }
+    }
+
+    fn kick_queue(queue: &mut Queue, counters: &mut PortCounters) {
+        queue.socket.tx.publish();
+        let mut pending = queue.socket.tx.pending();
+        let mut idle = 0;
+        while pending > 0 && queue.socket.tx.wants_wakeup() {
+            counters.tx_wakeups += 1;
+            let result = sys::wake_tx(queue.socket.fd());
+            let before = std::mem::replace(&mut pending, queue.socket.tx.pending());
+            match result.as_ref().err().and_then(io::Error::raw_os_error) {
+                // Took as many as it takes in one call, or has no room for completions.
+                None | Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => {}
+                // One frame was completed and not delivered; the kernel shows that it took it
+                // together with the next that it does deliver.
+                Some(libc::EBUSY) if !queue.socket.zero_copy => counters.tx_kernel_dropped += 1,
+                Some(libc::EBUSY) => {}
+                // The interface is down or gone: `poll_state` finds that.
+                Some(libc::ENETDOWN | libc::ENXIO) => break,
+                Some(_) => {
+                    counters.tx_wakeup_errors += 1;
+                    break;
+                }
+            }
+            // Zero-copy drivers send on their own once woken.
+            if queue.socket.zero_copy {
+                break;
+            }
+            let full = result.is_err_and(|error| error.raw_os_error() != Some(libc::EBUSY));
+            idle = if pending < before { 0 } else { idle + if full { 8 } else { 1 } };
+            if idle > IDLE_WAKEUPS_MAX {
+                break;
+            }
+        }
+        queue.tx_pending = pending > 0;
+    }
+
+    /// Takes back what the kernel has finished sending. Gives the number of descriptors.
+    pub fn reap(&mut self, store: &mut UmemStore) -> usize {
+        let mut reaped = 0;
+        for queue in &mut self.queues {
+            let before = reaped;
+            while let Some(address) = queue.socket.completion.take() {
+                reaped += 1;
+                if !store.complete(self.region, self.slot, address) {
+                    self.counters.tx_foreign += 1;
+                }
+            }
+            if reaped > before {
+                queue.socket.completion.release();
+            }
+        }
+        self.counters.tx_completed += reaped as u64;
+        reaped
+    }
+
+    /// Whether the kernel has not yet taken everything that was pushed: [`kick`](Self::kick) again.
+    pub fn has_tx_pending(&self) -> bool {
+        self.queues.iter().any(|queue| queue.tx_pending)
+    }
+}
+
+/// What a frame may be longer for its VLAN tag. A second tag counts as payload to the kernel.
+fn tag_allowance(head: &[u8]) -> u32 {
+    match head {
+        [_, _, _, _, _, _, _, _, _, _, _, _, 0x81, 0x00, ..]
+        | [_, _, _, _, _, _, _, _, _, _, _, _, 0x88, 0xa8, ..] => VLAN_TAG_BYTES,
+        _ => 0,
+    }
+}
+
+fn lend(
+    store: &mut UmemStore,
+    config: PortConfig,
+    slot: PortSlot,
+    region: RegionId,
+    umem: PlannedUmem,
+    numbers: &[u32],
+) -> Result<PortPlan, PortError> {
+    let wanted = u64::from(config.rings.fill) * numbers.len() as u64;
+    let mut queues = Vec::with_capacity(numbers.len());
+    for number in numbers {
+        let fill: Vec<u64> =
+            (0..config.rings.fill).map_while(|_| store.lend(region, slot)).collect();
+        if fill.len() < config.rings.fill as usize {
+            store.recover(slot);
+            let (interface, free) = (config.interface, store.free_chunks());
+            return Err(PortError::NoChunks { interface, wanted, free });
+        }
+        queues.push((*number, fill));
+    }
+    Ok(PortPlan { config, slot, region, umem, queues })
+}
