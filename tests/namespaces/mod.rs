@@ -1,5 +1,6 @@
 //! Network namespaces of a test's own, gone when the guard drops.
 #![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::print_stdout, reason = "a skipped test says why")]
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
