@@ -2,4 +2,6 @@
 
 pub mod engine;
 pub mod expect;
+pub mod interrupt;
+pub mod netns;
 pub mod topology;
