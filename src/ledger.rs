@@ -60,6 +60,10 @@ drop_reasons! {
     Unhandled => "unhandled",
     /// An IPv4, UDP or ICMP checksum that does not match.
     BadChecksum => "bad_checksum",
+    /// A host's queue for its line is at its limit of frames.
+    NicQueueFull => "nic_queue_full",
+    /// No frame of the store was free for one that the host was to send.
+    NoFrameToSend => "no_frame_to_send",
 }
 
 /// Counts per drop reason.

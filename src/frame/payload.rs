@@ -36,7 +36,48 @@ const fn make_tile() -> [u8; TILE_BYTES] {
     tile
 }
 
+/// One's complement sums (RFC 1071) of the tile's first `i` bytes, modulo 65,535, as if its first
+/// byte were the high half of a word: the sum of any window is a difference of two of them.
+static TILE_SUMS: [u16; TILE_BYTES + 1] = make_tile_sums();
+
+const fn make_tile_sums() -> [u16; TILE_BYTES + 1] {
+    let mut sums = [0; TILE_BYTES + 1];
+    let mut i = 0;
+    while i < TILE_BYTES {
+        let weight = if i.is_multiple_of(2) { 256 } else { 1 };
+        let [.., high, low] = ((sums[i] as u32 + TILE[i] as u32 * weight) % 65_535).to_be_bytes();
+        sums[i + 1] = u16::from_be_bytes([high, low]);
+        i += 1;
+    }
+    sums
+}
+
+/// The one's complement sum of the tile's bytes from `from` to `to`, the first one a high half.
+const fn window_sum(from: usize, to: usize) -> u16 {
+    // `a - b` in one's complement is `a + !b`.
+    let (sum, carry) = TILE_SUMS[to].overflowing_add(!TILE_SUMS[from]);
+    let sum = sum.wrapping_add(carry as u16);
+    if from.is_multiple_of(2) { sum } else { sum.swap_bytes() }
+}
+
 impl Payload {
+    /// The one's complement sum (RFC 1071) of the bytes, the first one being the high half of a
+    /// word, without reading them.
+    pub fn ones_complement_sum(self) -> u16 {
+        let (mut at, mut left, mut sum, mut odd) =
+            (self.start(), self.len_bytes as usize, 0_u32, false);
+        while left > 0 {
+            let n = left.min(TILE_BYTES - at);
+            let part = window_sum(at, at + n);
+            sum += u32::from(if odd { part.swap_bytes() } else { part });
+            odd ^= !n.is_multiple_of(2);
+            at = 0;
+            left -= n;
+            sum = (sum >> 16) + (sum & 0xffff);
+        }
+        u16::try_from((sum >> 16) + (sum & 0xffff)).unwrap_or(u16::MAX)
+    }
+
     fn start(self) -> usize {
         let spread = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let start = (spread + self.offset % TILE_BYTES as u64) % TILE_BYTES as u64;
@@ -95,6 +136,22 @@ impl Payload {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_sum_is_that_of_the_bytes() {
+        for offset in [0, 1, 7, 16_000, 16_380] {
+            for len_bytes in [0_u32, 1, 2, 3, 999, 1_458, 16_381, 16_382, 50_001] {
+                let payload = Payload { seed: 5, offset, len_bytes };
+                let mut bytes = vec![0; len_bytes as usize];
+                payload.fill(&mut bytes);
+                let mut sum = crate::wire::checksum::Sum::new();
+                sum.add_bytes(&bytes);
+                // Both zeros of one's complement stand for the same sum.
+                let same = |a: u16, b: u16| a % 65_535 == b % 65_535;
+                assert!(same(payload.ones_complement_sum(), sum.folded()), "{offset} {len_bytes}");
+            }
+        }
+    }
 
     #[test]
     fn parts_join_to_the_whole_across_the_tiles_end() {

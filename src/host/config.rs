@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::time::Time;
 use crate::units::{AnyRate, Rate};
-use crate::wire::MacAddr;
+use crate::wire::{MacAddr, WireError, ethernet, ipv4, ipv6, stream, udp, vlan};
 
 /// How the planned send times of a stream are spaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,4 +79,117 @@ pub struct HostConfig {
     pub streams: Vec<StreamConfig>,
     /// The run's seed.
     pub seed: u64,
+}
+
+/// The most frames that may wait for a line.
+pub const QUEUE_FRAMES_MAX: u32 = 65_536;
+
+/// Why no host can be built from a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostConfigError {
+    /// A line without a rate.
+    #[error("the line's rate is zero")]
+    LineRate,
+    /// `queue_frames_max` is out of range.
+    #[error("queue_frames_max is {0}; it is 1 to {QUEUE_FRAMES_MAX}")]
+    QueueFrames(u32),
+    /// Two streams have one number.
+    #[error("two streams have the number {0}")]
+    SameStream(u32),
+    /// A stream's rate is zero.
+    #[error("stream {0}: the rate is zero")]
+    StreamRate(u32),
+    /// A stream goes to an address of a family that the host has none of.
+    #[error("stream {0}: the host has no address of its target's family")]
+    NoSource(u32),
+    /// A stream's frames are too short for their headers or too long for the MTU.
+    #[error("stream {id}: frames of {frame_bytes} bytes; {min_bytes} to {max_bytes} fit")]
+    FrameBytes {
+        /// The stream.
+        id: u32,
+        /// What is asked for.
+        frame_bytes: u32,
+        /// All headers.
+        min_bytes: u32,
+        /// The MTU with the Ethernet header and tag.
+        max_bytes: u32,
+    },
+    /// A field that does not fit its header.
+    #[error("stream {id}: {what}")]
+    Field {
+        /// The stream.
+        id: u32,
+        /// The field and its range.
+        what: &'static str,
+    },
+    /// A header that cannot be written.
+    #[error("stream {id}: {error}")]
+    Headers {
+        /// The stream.
+        id: u32,
+        /// The header's own error.
+        error: WireError,
+    },
+}
+
+impl StreamConfig {
+    /// Bytes of all headers: the shortest frame.
+    pub const fn headers_bytes(&self) -> usize {
+        let tag = if self.target.vlan.is_some() { vlan::TAG_BYTES } else { 0 };
+        let ip = if self.target.ip.is_ipv6() { ipv6::HEADER_BYTES } else { ipv4::HEADER_BYTES };
+        ethernet::HEADER_BYTES + tag + ip + udp::HEADER_BYTES + stream::HEADER_BYTES
+    }
+
+    fn check(&self, host: &HostConfig) -> Result<(), HostConfigError> {
+        let id = self.id;
+        let no_rate = match self.rate {
+            AnyRate::Bits(rate) => rate.as_bps() == 0,
+            AnyRate::Frames(rate) => rate.as_milli_pps() == 0,
+        };
+        if no_rate {
+            return Err(HostConfigError::StreamRate(id));
+        }
+        let has_source =
+            if self.target.ip.is_ipv6() { host.ipv6.is_some() } else { host.ipv4.is_some() };
+        if !has_source {
+            return Err(HostConfigError::NoSource(id));
+        }
+        if self.dscp > 63 {
+            return Err(HostConfigError::Field { id, what: "a DSCP is 0 to 63" });
+        }
+        if self.target.vlan.is_some_and(|(vid, pcp)| vid > 4_094 || pcp > 7) {
+            return Err(HostConfigError::Field { id, what: "a VLAN is 0 to 4094, a PCP 0 to 7" });
+        }
+        let min_bytes = u32::try_from(self.headers_bytes()).unwrap_or(u32::MAX);
+        let tag = if self.target.vlan.is_some() { 4 } else { 0 };
+        // Whatever the MTU, the length fields of IP hold 16 bits.
+        let max_bytes = host.mtu_bytes.min(65_535) + 14 + tag;
+        let frame_bytes = self.frame_bytes;
+        if !(min_bytes..=max_bytes).contains(&frame_bytes) {
+            return Err(HostConfigError::FrameBytes { id, frame_bytes, min_bytes, max_bytes });
+        }
+        Ok(())
+    }
+}
+
+impl HostConfig {
+    /// Checks what a host can be built from.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), HostConfigError> {
+        if self.rate.as_bps() == 0 {
+            return Err(HostConfigError::LineRate);
+        }
+        if !(1..=QUEUE_FRAMES_MAX).contains(&self.queue_frames_max) {
+            return Err(HostConfigError::QueueFrames(self.queue_frames_max));
+        }
+        for (place, stream) in self.streams.iter().enumerate() {
+            if self.streams[..place].iter().any(|other| other.id == stream.id) {
+                return Err(HostConfigError::SameStream(stream.id));
+            }
+            stream.check(self)?;
+        }
+        Ok(())
+    }
 }

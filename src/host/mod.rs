@@ -1,6 +1,16 @@
 //! The end host: one pure state machine that answers ARP, ND and echo, sends streams and checks
 //! those it receives.
 
+mod agent;
+mod answer;
+mod classify;
 pub mod config;
+pub mod queue;
+pub mod schedule;
+mod sink;
+mod source;
 
-pub use config::{Arrivals, HostConfig, StreamConfig, StreamTarget};
+pub use agent::{Host, HostStats};
+pub use config::{Arrivals, HostConfig, HostConfigError, StreamConfig, StreamTarget};
+pub use sink::{ExpectedStream, SequenceErrors, StreamReceived, WINDOW_FRAMES};
+pub use source::{StreamSent, stream_payload};
