@@ -3,6 +3,7 @@
 
 pub mod exit;
 pub mod outcome;
+pub mod replay;
 pub mod report;
 
 use std::process::ExitCode;
@@ -21,6 +22,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Send a capture through a switch, in capture time
+    Replay(replay::ReplayArgs),
     /// Render a run directory again
     Report(report::ReportArgs),
     /// Print shell completions
@@ -48,6 +51,7 @@ impl Command {
     fn run(self) -> Result<(), Failure> {
         use clap::CommandFactory as _;
         match self {
+            Self::Replay(args) => args.run(),
             Self::Report(args) => args.run(),
             Self::Completions { shell } => {
                 clap_complete::generate(

@@ -5,6 +5,7 @@
 
 mod flow;
 mod node;
+mod switch;
 mod text;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,243 @@
+//! `tailwater replay CAPTURE`: a capture through a switch, in capture time, without root.
+
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Read};
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+use nix::poll::{PollFd, PollFlags, poll};
+
+use super::Failure;
+use super::outcome::{self, OutputFlags};
+use crate::lab::topology::Topology;
+use crate::measure::RunDir;
+use crate::measure::report::SwitchReport;
+use crate::node::PortId;
+use crate::replay::run::{self, Finished};
+use crate::replay::{CaptureReader, Ingress, OutputFiles, Replay, Stopped};
+use crate::switch::{Switch, SwitchConfig};
+use crate::time::Duration;
+
+/// Arguments of `tailwater replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// A pcap or pcapng file; `-` for stdin
+    capture: PathBuf,
+    /// The topology file that holds the switch. Without it: ports 1 to N of 100Gbps that learn, or,
+    /// when all records come by one port, that pass every frame to the others
+    #[arg(long, value_name = "CONFIG")]
+    switch: Option<PathBuf>,
+    /// The switch's name, when the file has several
+    #[arg(long, value_name = "NAME", requires = "switch")]
+    node: Option<String>,
+    /// Ports of the switch that stands in without --switch
+    #[arg(long, value_name = "N", default_value_t = 2, conflicts_with = "switch",
+          value_parser = clap::value_parser!(u16).range(1..=256))]
+    ports: u16,
+    /// The port that records come by: port:PORT, interface (n of the capture by the nth port),
+    /// round-robin, or mac:MAC=PORT,...,*=PORT by source address. Default: port: and the first
+    #[arg(long, value_name = "WAY")]
+    ingress: Option<String>,
+    /// No gap between two records is longer than this: 1s, 20ms
+    #[arg(long, value_name = "TIME")]
+    gap_max: Option<Duration>,
+    /// The run directory: captures/port-NAME.pcapng, captures/lost.pcapng, captures/verdicts.csv,
+    /// report.json
+    #[arg(long, visible_alias = "run-dir", value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The run's seed
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Print the report as one JSON document
+    #[arg(long)]
+    json: bool,
+    /// No messages but errors
+    #[arg(long)]
+    quiet: bool,
+}
+
+impl ReplayArgs {
+    /// Replays the capture.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for what does not read, [`Failure::Running`] for a damaged capture or one
+    /// that is not Ethernet, after all records before that, [`Failure::NotHeld`] when the books do
+    /// not balance.
+    pub fn run(&self) -> Result<(), Failure> {
+        let started = wall();
+        let (config, ingress) = self.switch()?;
+        let seed = config.seed;
+        let name = self.capture.display().to_string();
+        let fails = |what: &dyn std::fmt::Display| Failure::Running(format!("{name}: {what}"));
+        let interrupted = on_interrupt()?;
+        let source = self.open(&interrupted)?;
+        let mut reader = CaptureReader::new(source).map_err(|error| fails(&error))?;
+        let dir = RunDir::create("replay", self.out.as_deref())?;
+        dir.write_config(&self.effective_config(&config)?)?;
+        let names = config.ports.iter().map(|port| port.name.clone()).collect();
+        let mut files =
+            OutputFiles::create(&dir.captures()?, names).map_err(|error| fails(&error))?;
+        let ports = u16::try_from(config.ports.len()).unwrap_or(u16::MAX);
+        let chunks = run::chunks_for(&config);
+        let switch = Switch::new(config).map_err(|error| Failure::Usage(error.to_string()))?;
+        let gap_max = self.gap_max.unwrap_or(Duration::MAX);
+        let replay = Replay::new(switch, ports, ingress, gap_max, chunks);
+        let finished =
+            run::run(replay, &mut reader, || interrupted.load(Ordering::Relaxed), &mut files)
+                .and_then(|finished| files.finish().map(|()| finished))
+                .map_err(|error| fails(&error))?;
+        let mut report = finished.report("replay", &name, seed);
+        report.wall_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let switch = &finished.node;
+        report.switches.insert(switch.config().name.clone(), SwitchReport::from(switch));
+        report.check_conservation();
+        dir.write_report(&report)?;
+        if !self.quiet {
+            warn(&name, &finished);
+        }
+        let flags = OutputFlags { json: self.json, quiet: self.quiet };
+        outcome::finish(&report, None, Some(&dir), flags)?;
+        match finished.stopped {
+            None => Ok(()),
+            Some(stopped) => Err(fails(&stopped)),
+        }
+    }
+
+    fn open(&self, interrupted: &Arc<AtomicBool>) -> Result<Box<dyn Read>, Failure> {
+        if self.capture == Path::new("-") {
+            if io::stdin().is_terminal() {
+                return Err(Failure::Usage(
+                    "stdin is a terminal; pipe a capture into `tailwater replay -`".to_owned(),
+                ));
+            }
+            let stdin = io::stdin()
+                .as_fd()
+                .try_clone_to_owned()
+                .map_err(|error| Failure::Running(format!("cannot read stdin: {error}")))?;
+            return Ok(Box::new(Pipe { file: stdin.into(), interrupted: Arc::clone(interrupted) }));
+        }
+        let file = File::open(&self.capture).map_err(|error| {
+            Failure::Usage(format!("cannot open {}: {error}", self.capture.display()))
+        })?;
+        Ok(Box::new(file))
+    }
+
+    /// The switch and the way in.
+    fn switch(&self) -> Result<(SwitchConfig, Ingress), Failure> {
+        let mut config = match &self.switch {
+            Some(path) => choose(path, self.node.as_deref(), self.seed)?,
+            None => run::stand_in(self.ports, &Ingress::Interface),
+        };
+        let ingress = match &self.ingress {
+            Some(text) => {
+                let names: Vec<&str> = config.ports.iter().map(|p| p.name.as_str()).collect();
+                Ingress::parse(text, &names).map_err(|error| Failure::Usage(error.to_string()))?
+            }
+            None => Ingress::Port(PortId(0)),
+        };
+        if self.switch.is_none() {
+            config = run::stand_in(self.ports, &ingress);
+        }
+        if let Some(seed) = self.seed {
+            config.seed = seed;
+        }
+        Ok((config, ingress))
+    }
+
+    fn effective_config(&self, config: &SwitchConfig) -> Result<String, Failure> {
+        match &self.switch {
+            Some(path) => std::fs::read_to_string(path).map_err(|error| {
+                Failure::Usage(format!("cannot read {}: {error}", path.display()))
+            }),
+            None => Ok(format!(
+                "# tailwater replay without --switch: {} ports of 100Gbps, MTU 9000, every VLAN.\n",
+                config.ports.len()
+            )),
+        }
+    }
+}
+
+fn choose(path: &Path, name: Option<&str>, seed: Option<u64>) -> Result<SwitchConfig, Failure> {
+    let mut topology = Topology::load(path)?;
+    if let Some(seed) = seed {
+        topology.set_seed(seed);
+    }
+    let mut configs = topology.switch_configs();
+    let names: Vec<String> = configs.iter().map(|config| config.name.clone()).collect();
+    let file = path.display();
+    let found = match (name, configs.len()) {
+        (_, 0) => return Err(Failure::Usage(format!("{file} has no switch"))),
+        (None, 1) => Some(0),
+        (None, _) => None,
+        (Some(name), _) => names.iter().position(|have| have == name),
+    };
+    match found {
+        Some(index) => Ok(configs.swap_remove(index)),
+        None => Err(Failure::Usage(format!(
+            "{file} has the switches {}; name one with --node",
+            names.join(", ")
+        ))),
+    }
+}
+
+/// What was tolerated, a line each.
+fn warn(name: &str, finished: &Finished<Switch>) {
+    for (what, oddity) in finished.tolerated.items() {
+        if oddity.count > 0 {
+            let (count, first) = (oddity.count, oddity.first_record);
+            eprintln!("warning: {name}: {count} records {what} (the first is record {first})");
+        }
+    }
+    let clock = &finished.clock;
+    if clock.backwards() > 0 {
+        let count = clock.backwards();
+        eprintln!(
+            "warning: {name}: {count} records with a time before an earlier one's; put at that"
+        );
+    }
+    if clock.bounded() > 0 {
+        eprintln!("{name}: {} gaps were cut to --gap-max or 200 days in all", clock.bounded());
+    }
+    if matches!(finished.stopped, Some(Stopped::LinkType { .. } | Stopped::Capture(_))) {
+        eprintln!("{name}: {} records before that went through", finished.counts.records);
+    }
+}
+
+/// Stdin that a signal ends, also while it waits for its writer.
+struct Pipe {
+    file: File,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Read for Pipe {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if self.interrupted.load(Ordering::Relaxed) {
+                return Err(io::Error::other("interrupted"));
+            }
+            let mut fds = [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut fds, 100_u8) {
+                Ok(0) | Err(nix::errno::Errno::EINTR) => {}
+                Ok(_) => return self.file.read(out),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// A flag that SIGINT and SIGTERM set.
+fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let set = Arc::clone(&flag);
+    ctrlc::set_handler(move || set.store(true, Ordering::Relaxed))
+        .map_err(|error| Failure::Running(format!("cannot handle signals: {error}")))?;
+    Ok(flag)
+}
+
+#[allow(clippy::disallowed_methods, reason = "the report says how long the run took")]
+fn wall() -> std::time::Instant {
+    std::time::Instant::now()
+}

@@ -1,0 +1,33 @@
+//! A switch's state as its part of a report.
+
+use super::node::{BooksReport, DropsReport, PortReport, SwitchReport};
+use crate::frame::SlabStore;
+use crate::node::{Node, PortId};
+use crate::switch::Switch;
+
+impl From<&Switch> for SwitchReport {
+    fn from(switch: &Switch) -> Self {
+        // The books are the same over every store; one must be named to ask for them.
+        let ledger = Node::<SlabStore>::ledger(switch);
+        let ports = (0_u16..).zip(&switch.config().ports).map(|(index, config)| {
+            let port = PortId(index);
+            let counters = switch.port_counters(port);
+            let report = PortReport {
+                rx_frames: counters.rx_frames,
+                rx_bytes: counters.rx_bytes,
+                tx_frames: counters.tx_frames,
+                tx_bytes: counters.tx_bytes,
+                drops: DropsReport::from(&counters.drops),
+                queue_bytes_max: counters.queue_bytes_max,
+                credit_expired_ns: switch.credit_expired(port).as_ns(),
+                ..PortReport::default()
+            };
+            (config.name.clone(), report)
+        });
+        Self {
+            books: BooksReport::from(&ledger),
+            buffer_bytes_max: switch.buffer_bytes_max(),
+            ports: ports.collect(),
+        }
+    }
+}
