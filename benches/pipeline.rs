@@ -1,0 +1,223 @@
+//! The switch's pipeline alone, over the slab store, in one plain loop: for a clock and for
+//! callgrind. `scripts/bench-pipeline` runs it and does the sums.
+//!
+//! A round hands `burst` frames of 60 bytes (64 with FCS) to `on_frame`, each between two stations
+//! of different ports that the MAC table knows, and then serves ports as a driver does until all
+//! have left, waiting on `next_deadline`. The frames come from a pool and go back to it, so that
+//! allocating is not in the loop; writing each frame's addresses is, and `bare` measures that alone.
+
+#![allow(clippy::print_stdout, reason = "a bench prints its result")]
+
+use std::error::Error;
+
+use tailwater::frame::{Frame, FrameStore, SlabStore};
+use tailwater::node::{Node, PortId};
+use tailwater::rng::Rng;
+use tailwater::switch::{PortConfig, Switch, SwitchConfig};
+use tailwater::time::{Duration, Time};
+use tailwater::units::Rate;
+use tailwater::wire::MacAddr;
+
+const USAGE: &str = "usage: pipeline PORTS ENTRIES FRAMES BURST switch|bare";
+
+/// Length without FCS.
+const FRAME_BYTES: u32 = 60;
+
+/// Long enough that every wire is free when a round begins.
+const ROUND: Duration = Duration::from_us(10);
+
+/// Who sends to whom: the first bytes of a frame, and the port it comes by.
+struct Pair {
+    addresses: [u8; 12],
+    port: PortId,
+}
+
+struct Setting {
+    ports: u16,
+    entries: u32,
+    frames: u64,
+    burst: usize,
+    bare: bool,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    let [ports, entries, frames, burst, what] = args.as_slice() else {
+        // `cargo test --benches` runs this without arguments, and a short run shows that it works.
+        return run(&Setting { ports: 4, entries: 10, frames: 1_000, burst: 8, bare: false });
+    };
+    let setting = Setting {
+        ports: ports.parse()?,
+        entries: entries.parse()?,
+        frames: frames.parse()?,
+        burst: burst.parse()?,
+        bare: match what.as_str() {
+            "bare" => true,
+            "switch" => false,
+            _ => return Err(USAGE.into()),
+        },
+    };
+    if setting.ports < 2 || setting.entries < u32::from(setting.ports) || setting.burst == 0 {
+        return Err(
+            format!("{USAGE}\nat least 2 ports, as many entries as ports, a burst of 1").into()
+        );
+    }
+    run(&setting)
+}
+
+fn station(number: u32) -> MacAddr {
+    MacAddr::from_u64(0x0200_0000_0000 | u64::from(number))
+}
+
+fn make_switch(setting: &Setting) -> Result<Switch, Box<dyn Error>> {
+    let ports = (0..setting.ports).map(|n| {
+        PortConfig::new(
+            &n.to_string(),
+            MacAddr::from_u64(0x0600_0000_0000 | u64::from(n)),
+            Rate::from_gbps(100),
+        )
+    });
+    let mut config = SwitchConfig::new("bench", ports.collect());
+    config.mac_table_entries = setting.entries;
+    Ok(Switch::new(config)?)
+}
+
+/// Lets the switch hear every station once, so that the loop meets none that it does not know.
+fn teach(
+    switch: &mut Switch,
+    store: &mut SlabStore,
+    setting: &Setting,
+) -> Result<(), Box<dyn Error>> {
+    for number in 0..setting.entries {
+        let mut frame = store.allocate(FRAME_BYTES).ok_or("the store is full")?;
+        let to = station(if number == 0 { 1 } else { 0 });
+        let addresses = [to.0, station(number).0].concat();
+        store.write(&mut frame, 0, &addresses);
+        store.write(&mut frame, 12, &[0x08, 0x00]);
+        let port = PortId(u16::try_from(number % u32::from(setting.ports))?);
+        switch.on_frame(Time::ZERO, store, port, frame);
+        let mut now = Time::ZERO;
+        while Node::<SlabStore>::ledger(switch).queued > 0 {
+            while let Some(port) = Node::<SlabStore>::next_ready_port(switch, now) {
+                let out = switch.poll_transmit(now, store, port).ok_or("a ready port sends")?;
+                store.release(out.frame);
+            }
+            now = Node::<SlabStore>::next_deadline(switch);
+        }
+    }
+    Ok(())
+}
+
+fn make_pairs(setting: &Setting) -> Result<Vec<Pair>, Box<dyn Error>> {
+    let mut rng = Rng::for_node(1, "pairs");
+    let ports = u32::from(setting.ports);
+    (0..setting.entries.max(4_096))
+        .map(|_| {
+            let from = u32::try_from(rng.below(u64::from(setting.entries)))?;
+            let mut to = from;
+            while to % ports == from % ports {
+                to = u32::try_from(rng.below(u64::from(setting.entries)))?;
+            }
+            let mut addresses = [0; 12];
+            addresses[..6].copy_from_slice(&station(to).0);
+            addresses[6..].copy_from_slice(&station(from).0);
+            Ok(Pair { addresses, port: PortId(u16::try_from(from % ports)?) })
+        })
+        .collect()
+}
+
+#[allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
+fn run(setting: &Setting) -> Result<(), Box<dyn Error>> {
+    let mut store = SlabStore::new(4_096);
+    store.reserve(4_096);
+    let mut switch = make_switch(setting)?;
+    teach(&mut switch, &mut store, setting)?;
+    let pairs = make_pairs(setting)?;
+    let mut pool = Vec::new();
+    for _ in 0..setting.burst {
+        let mut frame = store.allocate(FRAME_BYTES).ok_or("the store is full")?;
+        store.write(&mut frame, 12, &[0x08, 0x00]);
+        pool.push(frame);
+    }
+    let before = Node::<SlabStore>::ledger(&switch);
+    let start = std::time::Instant::now();
+    let sent = if setting.bare {
+        forward_bare(setting, &mut store, &pairs, &mut pool)
+    } else {
+        forward(setting, &mut switch, &mut store, &pairs, &mut pool)
+    };
+    let took = start.elapsed();
+    let after = Node::<SlabStore>::ledger(&switch);
+    after.check()?;
+    if !setting.bare && (after.transmitted - before.transmitted != sent || after.drops.total() > 0)
+    {
+        return Err("frames were lost or flooded".into());
+    }
+    for frame in pool {
+        store.release(frame);
+    }
+    #[allow(clippy::cast_precision_loss, reason = "a figure to read")]
+    let ns_per_frame = took.as_nanos() as f64 / sent as f64;
+    println!("{sent} frames {ns_per_frame:.2} ns/frame {:.3} Mpps", 1_000.0 / ns_per_frame);
+    Ok(())
+}
+
+/// Rounds of frames through the switch; gives the number of frames that left.
+#[inline(never)]
+fn forward(
+    setting: &Setting,
+    switch: &mut Switch,
+    store: &mut SlabStore,
+    pairs: &[Pair],
+    pool: &mut Vec<Frame>,
+) -> u64 {
+    let mut next = pairs.iter().cycle();
+    let mut round = Time::ZERO + ROUND;
+    let mut sent = 0;
+    while sent < setting.frames {
+        let mut now = round;
+        for _ in 0..setting.burst {
+            if let (Some(mut frame), Some(pair)) = (pool.pop(), next.next()) {
+                store.head_mut(&mut frame)[..12].copy_from_slice(&pair.addresses);
+                switch.on_frame(now, store, pair.port, frame);
+            }
+        }
+        while pool.len() < setting.burst {
+            while let Some(port) = Node::<SlabStore>::next_ready_port(switch, now) {
+                if let Some(out) = switch.poll_transmit(now, store, port) {
+                    pool.push(out.frame);
+                    sent += 1;
+                }
+            }
+            now = Node::<SlabStore>::next_deadline(switch);
+        }
+        round += ROUND;
+    }
+    sent
+}
+
+/// The loop around the switch alone.
+#[inline(never)]
+fn forward_bare(
+    setting: &Setting,
+    store: &mut SlabStore,
+    pairs: &[Pair],
+    pool: &mut Vec<Frame>,
+) -> u64 {
+    let mut next = pairs.iter().cycle();
+    let mut sent = 0;
+    let mut inside = Vec::with_capacity(setting.burst);
+    while sent < setting.frames {
+        for _ in 0..setting.burst {
+            if let (Some(mut frame), Some(pair)) = (pool.pop(), next.next()) {
+                store.head_mut(&mut frame)[..12].copy_from_slice(&pair.addresses);
+                inside.push(std::hint::black_box(frame));
+            }
+        }
+        while let Some(frame) = inside.pop() {
+            pool.push(frame);
+            sent += 1;
+        }
+    }
+    sent
+}
