@@ -3,11 +3,13 @@
 
 pub mod clock;
 pub mod counters;
+pub mod idle;
 pub mod interface;
 mod memory;
 pub mod netns;
 pub mod plan;
 pub mod port;
+pub mod privileges;
 pub mod program;
 mod ring;
 mod socket;
@@ -16,6 +18,7 @@ mod sys;
 
 pub use clock::Clock;
 pub use counters::{PortCounters, TxRefused};
+pub use idle::Idle;
 pub use interface::{InterfaceState, LinkState};
 pub use netns::NetNs;
 pub use plan::{OpenedPort, PortConfig, PortError, PortPlan, ZeroCopy};
