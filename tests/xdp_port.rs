@@ -1,81 +1,12 @@
 //! Ports on veth pairs between namespaces: what the kernel really does with our rings.
 
 mod namespaces;
+mod traffic;
 
 use namespaces::Pair;
-use tailwater::frame::{Frame, FrameStore as _, Payload};
-use tailwater::xdp::{ChunkSize, NetNs, Port, PortConfig, RingSizes, TxRefused, UmemStore};
-
-const ROUNDS_MAX: u32 = 2_000_000;
-
-fn open(store: &mut UmemStore, netns: NetNs, interface: &str) -> Port {
-    let mut config = PortConfig::new(netns, interface);
-    config.rings = RingSizes::of(256);
-    Port::open(store, config).expect("the port opens")
-}
-
-fn store() -> UmemStore {
-    UmemStore::new(ChunkSize::Bytes4096, 4_096).expect("16 MiB")
-}
-
-/// A frame of `len` bytes that says its number, of an EtherType for experiments.
-fn frame(store: &mut UmemStore, number: u32, len: u32) -> Frame {
-    let mut header = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5, 0, 0, 0, 0];
-    header[14..].copy_from_slice(&number.to_be_bytes());
-    let payload = Payload { seed: u64::from(number), offset: 0, len_bytes: len - 18 };
-    store.allocate_with_payload(&header, payload).expect("room")
-}
-
-/// Checks that the frame is the one that `frame` made, and gives its number.
-fn check(store: &UmemStore, frame: &Frame) -> u32 {
-    let head = store.head(frame);
-    let number = u32::from_be_bytes(head[14..18].try_into().expect("four bytes"));
-    let len_bytes = frame.len_bytes() - 18;
-    let payload = Payload { seed: u64::from(number), offset: 0, len_bytes };
-    assert!(store.payload_matches(frame, 18, payload), "frame {number} has other bytes");
-    number
-}
-
-/// Sends `count` frames of `len` bytes from one port to the other in one burst; all must arrive in
-/// order and complete.
-fn transfer(store: &mut UmemStore, from: &mut Port, to: &mut Port, count: u32, len: u32) {
-    let completed = from.counters().tx_completed;
-    let mut descriptors = 0;
-    for number in 0..count {
-        let frame = frame(store, number, len);
-        descriptors += u64::from(len.div_ceil(u32::from(store.chunk_size().frame_bytes())));
-        from.tx_push(store, frame).expect("room in the ring");
-    }
-    from.kick();
-    let (mut got, mut want, mut rounds) = (Vec::with_capacity(64), 0, 0);
-    while want < count || from.counters().tx_completed - completed < descriptors {
-        to.rx_burst(store, &mut got, 64);
-        for frame in got.drain(..) {
-            assert_eq!(check(store, &frame), want);
-            want += 1;
-            store.release(frame);
-        }
-        from.kick();
-        from.reap(store);
-        rounds += 1;
-        assert!(
-            rounds < ROUNDS_MAX,
-            "{want} of {count}: {:?} {:?}",
-            from.counters(),
-            to.counters()
-        );
-    }
-    assert!(!from.has_tx_pending());
-}
-
-/// Closes the ports; every chunk must be free again.
-fn finish(store: &mut UmemStore, ports: impl IntoIterator<Item = Port>) {
-    for mut port in ports {
-        port.close(store);
-    }
-    let census = store.census();
-    assert_eq!((census.free, store.outstanding()), (census.total, 0), "{census:?}");
-}
+use tailwater::frame::FrameStore as _;
+use tailwater::xdp::{ChunkSize, Port, PortConfig, PortError, RingSizes, TxRefused, UmemStore};
+use traffic::{ROUNDS_MAX, check, finish, frame, open, store, transfer};
 
 #[test]
 fn frames_cross_both_ways() {
@@ -161,4 +92,189 @@ fn jumbo_frames_cross_in_chains() {
         }
         finish(&mut store, [a, b]);
     }
+}
+
+#[test]
+fn equal_indices_in_two_namespaces_are_two_interfaces() {
+    if !namespaces::available() {
+        return;
+    }
+    let pair = Pair::new(1, 1_500);
+    pair.link("a1", "b1", 1, 1_500);
+    let index = |ns: &str, end: &str| {
+        let line = namespaces::run(&format!("ip -n {ns} -o link show {end}"));
+        line.split(':').next().expect("an index").to_owned()
+    };
+    assert_eq!(index(&pair.a, "a0"), index(&pair.b, "b0"));
+    let mut store = store();
+    let mut ports =
+        [("a0", pair.in_a()), ("b0", pair.in_b()), ("a1", pair.in_a()), ("b1", pair.in_b())]
+            .map(|(name, netns)| open(&mut store, netns, name));
+    let [a0, b0, a1, b1] = &mut ports;
+    transfer(&mut store, a0, b0, 50, 100);
+    transfer(&mut store, a1, b1, 60, 100);
+    transfer(&mut store, b1, a1, 70, 100);
+    assert_eq!(ports.each_ref().map(|port| port.counters().rx_frames), [0, 50, 70, 60]);
+    finish(&mut store, ports);
+}
+
+#[test]
+fn four_queues_share_one_umem_and_keep_apart() {
+    if !namespaces::available() {
+        return;
+    }
+    let pair = Pair::new(4, 1_500);
+    let mut store = store();
+    let mut a = open(&mut store, pair.in_a(), "a0");
+    // The other end's queues are shared by two ports, as two workers would.
+    let mut config = PortConfig::new(pair.in_b(), "b0");
+    config.rings = RingSizes::of(128);
+    config.queues = vec![0, 3];
+    let mut b03 = Port::open(&mut store, config.clone()).expect("it opens");
+    config.queues = vec![1, 2];
+    config.attachment = b03.attachment();
+    let mut b12 = Port::open(&mut store, config).expect("it opens");
+    assert_eq!((a.queue_numbers(), b03.queue_numbers()), (&[0, 1, 2, 3][..], &[0, 3][..]));
+    for queue in 0..4_u32 {
+        for number in 0..10 {
+            let frame = frame(&mut store, 100 * queue + number, 64);
+            a.tx_push_on(queue as usize, &mut store, frame).expect("room");
+        }
+    }
+    a.kick();
+    for (port, index, queue) in [(0, 0, 0), (1, 0, 1), (1, 1, 2), (0, 1, 3)] {
+        let port = if port == 0 { &mut b03 } else { &mut b12 };
+        let mut got = Vec::new();
+        for _ in 0..ROUNDS_MAX {
+            port.rx_burst_on(index, &mut store, &mut got, 64);
+            if got.len() >= 10 {
+                break;
+            }
+        }
+        let numbers: Vec<u32> = got.iter().map(|frame| check(&store, frame)).collect();
+        assert_eq!(numbers, (100 * queue..100 * queue + 10).collect::<Vec<u32>>());
+        got.into_iter().for_each(|frame| store.release(frame));
+    }
+    finish(&mut store, [a, b03, b12]);
+}
+
+#[test]
+fn a_consumer_that_stalled_receives_again_and_every_loss_is_counted() {
+    if !namespaces::available() {
+        return;
+    }
+    let pair = Pair::new(1, 1_500);
+    let mut store = store();
+    let mut a = open(&mut store, pair.in_a(), "a0");
+    let mut b = open(&mut store, pair.in_b(), "b0");
+    let mut sent = 0_u64;
+    while sent < 2_000 {
+        let frame = frame(&mut store, 0, 64);
+        match a.tx_push(&mut store, frame) {
+            Ok(()) => sent += 1,
+            Err((frame, refused)) => {
+                assert_eq!(refused, TxRefused::RingFull);
+                store.release(frame);
+                a.kick();
+                a.reap(&mut store);
+            }
+        }
+    }
+    for _ in 0..ROUNDS_MAX {
+        a.kick();
+        a.reap(&mut store);
+        if a.counters().tx_completed == sent {
+            break;
+        }
+    }
+    let mut got = Vec::new();
+    let accounted = |a: &Port, b: &Port, got: u64| {
+        got + a.counters().tx_kernel_dropped + b.counters().kernel_lost()
+    };
+    for _ in 0..ROUNDS_MAX {
+        b.rx_burst(&mut store, &mut got, 64);
+        if accounted(&a, &b, got.len() as u64) == sent {
+            break;
+        }
+    }
+    assert!(got.len() >= 256, "a ring full of them");
+    assert_eq!(accounted(&a, &b, got.len() as u64), sent, "{:?} {:?}", a.counters(), b.counters());
+    got.into_iter().for_each(|frame| store.release(frame));
+    transfer(&mut store, &mut a, &mut b, 200, 64);
+    finish(&mut store, [a, b]);
+}
+
+#[test]
+fn a_starved_fill_ring_is_filled_once_chunks_are_free() {
+    if !namespaces::available() {
+        return;
+    }
+    let pair = Pair::new(1, 1_500);
+    let mut store = store();
+    let mut a = open(&mut store, pair.in_a(), "a0");
+    let mut b = open(&mut store, pair.in_b(), "b0");
+    let mut hoard: Vec<_> = std::iter::from_fn(|| store.allocate(60)).collect();
+    let mut got = Vec::new();
+    for number in 0..200 {
+        store.release(hoard.pop().expect("plenty"));
+        let frame = frame(&mut store, number, 60);
+        a.tx_push(&mut store, frame).expect("room");
+        a.kick();
+        // What is sent comes back before b could lend it.
+        for _ in 0..ROUNDS_MAX {
+            if a.reap(&mut store) > 0 {
+                break;
+            }
+        }
+        hoard.extend(store.allocate(60));
+        b.rx_burst(&mut store, &mut got, 64);
+    }
+    assert!(got.len() >= 190 && b.counters().rx_refill_short > 0, "{:?}", b.counters());
+    hoard.into_iter().chain(got).for_each(|frame| store.release(frame));
+    b.refill(&mut store);
+    transfer(&mut store, &mut a, &mut b, 200, 60);
+    finish(&mut store, [a, b]);
+}
+
+#[test]
+fn what_cannot_open_says_why_and_leaves_the_store_as_it_was() {
+    if !namespaces::available() {
+        return;
+    }
+    let pair = Pair::new(1, 1_500);
+    let mut store = UmemStore::new(ChunkSize::Bytes2048, 1_024).expect("memory");
+    let config = PortConfig::new(pair.in_a(), "a0");
+    let mut with = |change: &dyn Fn(&mut PortConfig)| {
+        let mut config = config.clone();
+        change(&mut config);
+        let error = Port::open(&mut store, config).expect_err("it cannot");
+        assert_eq!(store.census().free, store.census().total, "{error}");
+        error
+    };
+    assert!(matches!(with(&|_| {}), PortError::NoChunks { wanted: 2_048, free: 1_024, .. }));
+    let small = |config: &mut PortConfig| config.rings = RingSizes::of(64);
+    assert!(matches!(
+        with(&|config| config.rings = RingSizes { fill: 64, ..RingSizes::of(64) }),
+        PortError::Rings { .. }
+    ));
+    assert!(matches!(
+        with(&|config| (small(config), config.queues = vec![1]).1),
+        PortError::NoQueue { queue: 1, queues: 1, .. }
+    ));
+    assert!(matches!(
+        with(&|config| config.interface = "none".to_owned()),
+        PortError::NoInterface { .. }
+    ));
+    assert!(matches!(
+        with(&|config| config.zero_copy = tailwater::xdp::ZeroCopy::Require),
+        PortError::NoZeroCopy { .. }
+    ));
+    namespaces::run(&format!("ip -n {} addr add 192.0.2.1/24 dev a0", pair.a));
+    namespaces::run(&format!("ip -n {} route add default via 192.0.2.2", pair.a));
+    assert!(matches!(with(&small), PortError::DefaultRoute { .. }));
+    let mut config = config;
+    small(&mut config);
+    config.allow_default_route = true;
+    let port = Port::open(&mut store, config).expect("it may");
+    finish(&mut store, [port]);
 }
