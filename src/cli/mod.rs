@@ -2,9 +2,14 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the command line is what prints")]
 
 pub mod exit;
+pub mod lab;
+pub mod lab_run;
 pub mod outcome;
 pub mod replay;
 pub mod report;
+pub mod set;
+pub mod show;
+pub mod top;
 
 use std::process::ExitCode;
 
@@ -24,6 +29,14 @@ pub struct Cli {
 enum Command {
     /// Send a capture through a switch, in capture time
     Replay(replay::ReplayArgs),
+    /// Labs from topology files: namespaces, links, switches, hosts
+    Lab(lab::LabArgs),
+    /// Change a running instance
+    Set(set::SetArgs),
+    /// Show the counters of a running instance
+    Show(show::ShowArgs),
+    /// Watch a running instance
+    Top(top::TopArgs),
     /// Render a run directory again
     Report(report::ReportArgs),
     /// Print shell completions
@@ -52,6 +65,10 @@ impl Command {
         use clap::CommandFactory as _;
         match self {
             Self::Replay(args) => args.run(),
+            Self::Lab(args) => args.run(),
+            Self::Set(args) => args.run(),
+            Self::Show(args) => args.run(),
+            Self::Top(args) => args.run(),
             Self::Report(args) => args.run(),
             Self::Completions { shell } => {
                 clap_complete::generate(

@@ -13,6 +13,8 @@ mod streams;
 mod value;
 
 #[cfg(test)]
+mod every_key;
+#[cfg(test)]
 mod tests;
 
 use std::path::Path;

@@ -425,10 +425,13 @@ impl<'a> Resolver<'a> {
             });
         }
         let defaults = &self.file.defaults.switch;
-        if let Some(port) = defaults.port.keys().next() {
-            self.issue(
-                Issue::new(port.span(), "defaults name no ports").help("[switch.NAME.port.P]"),
-            );
+        let mut own = Vec::new();
+        own.extend(defaults.port.keys().next().map(Spanned::span));
+        own.extend(defaults.ports.as_ref().map(Spanned::span));
+        own.extend(defaults.core.as_ref().map(Spanned::span));
+        for span in own {
+            let message = "ports, port and core are each switch's own";
+            self.issue(Issue::new(span, message).help("put them into [switch.NAME]"));
         }
         switches
     }

@@ -1,0 +1,311 @@
+//! `tailwater lab`: topology files and the labs that stand.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
+
+use super::Failure;
+use super::lab_run::{self, RunArgs, UpArgs};
+use super::outcome::print;
+use crate::lab::control::{Request, ask};
+use crate::lab::netns::{self, LabState, Liveness};
+use crate::lab::topology::{Clock, HostKind, Topology};
+use crate::lab::{graph, sizing};
+
+/// Arguments of `tailwater lab`.
+#[derive(Debug, Args)]
+pub struct LabArgs {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum LabCommand {
+    /// Build the lab, run its workload, print the result, remove the lab
+    Run(RunArgs),
+    /// Build the lab and keep it until Ctrl-C or `lab down`
+    Up(UpArgs),
+    /// Run a program in a node of a lab that stands
+    Exec(ExecArgs),
+    /// Show what runs
+    Status(StatusArgs),
+    /// End a lab, or remove what a killed one left
+    Down(TargetArgs),
+    /// Draw the lab
+    Graph(GraphArgs),
+    /// Check a topology file and the memory it needs
+    Check(CheckArgs),
+}
+
+#[derive(Debug, Args)]
+struct TargetArgs {
+    /// The lab's name, or its topology file
+    target: String,
+}
+
+#[derive(Debug, Args)]
+struct StatusArgs {
+    /// The lab's name, or its topology file; every lab without one
+    target: Option<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct ExecArgs {
+    /// The lab's topology file, or its name
+    target: String,
+    /// The node to run in
+    node: String,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+struct GraphArgs {
+    /// The topology file
+    file: PathBuf,
+    /// How to draw it
+    #[arg(long, value_enum, default_value_t = GraphFormat::Ascii)]
+    format: GraphFormat,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum GraphFormat {
+    Ascii,
+    Dot,
+    Svg,
+}
+
+#[derive(Debug, Args)]
+struct CheckArgs {
+    /// The topology file
+    file: PathBuf,
+    /// Show addresses, paths and the arithmetic of the memory
+    #[arg(short, long)]
+    verbose: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+impl LabArgs {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// As the contract's exit codes say.
+    pub fn run(&self) -> Result<(), Failure> {
+        match &self.command {
+            LabCommand::Run(args) => lab_run::run(args),
+            LabCommand::Up(args) => lab_run::up(args),
+            LabCommand::Exec(args) => exec(args),
+            LabCommand::Status(args) => status(args),
+            LabCommand::Down(args) => down(&name_of(&args.target)?),
+            LabCommand::Graph(args) => {
+                let topology = Topology::load(&args.file)?;
+                print(&match args.format {
+                    GraphFormat::Ascii => graph::ascii(&topology),
+                    GraphFormat::Dot => graph::dot(&topology),
+                    GraphFormat::Svg => graph::svg(&topology),
+                })
+            }
+            LabCommand::Check(args) => check(args),
+        }
+    }
+}
+
+/// The name of the instance that a user means: by its file, or by the name itself.
+///
+/// # Errors
+/// Those of the topology file.
+pub fn name_of(target: &str) -> Result<String, Failure> {
+    let path = Path::new(target);
+    if target.contains('/') || target.ends_with(".toml") {
+        return Ok(Topology::load(path)?.name);
+    }
+    Ok(target.to_owned())
+}
+
+fn exec(args: &ExecArgs) -> Result<(), Failure> {
+    let name = name_of(&args.target)?;
+    let netns = netns::namespace(&name, &args.node);
+    match LabState::look_up(&name)? {
+        Liveness::Absent => {
+            return Err(Failure::Running(format!(
+                "no lab called {name} stands: start it with `tailwater lab up FILE`"
+            )));
+        }
+        Liveness::Stale(_) => {
+            return Err(Failure::Running(format!(
+                "the lab {name} was killed: clear what it left with `tailwater lab down {name}`"
+            )));
+        }
+        Liveness::Running(state) if !state.namespaces.contains(&netns) => {
+            let prefix = netns::namespace(&name, "");
+            let nodes: Vec<&str> =
+                state.namespaces.iter().filter_map(|netns| netns.strip_prefix(&prefix)).collect();
+            let message =
+                format!("the lab {name} has no node `{}`: it has {}", args.node, nodes.join(", "));
+            return Err(Failure::Usage(message));
+        }
+        Liveness::Running(_) => {}
+    }
+    // `ip` brings the node's own /sys and the files of /etc/netns, and then becomes the program, so
+    // that its exit code and signals are the program's.
+    let error =
+        std::process::Command::new("ip").args(["netns", "exec", &netns]).args(&args.command).exec();
+    Err(Failure::HostLacks(format!("cannot run `ip netns exec {netns}`: {error}")))
+}
+
+fn status(args: &StatusArgs) -> Result<(), Failure> {
+    let names = match &args.target {
+        Some(target) => vec![name_of(target)?],
+        None => LabState::all(),
+    };
+    let mut found = Vec::new();
+    for name in &names {
+        found.push(match LabState::look_up(name)? {
+            Liveness::Absent => json!({ "name": name, "state": "down" }),
+            Liveness::Stale(state) => json!({ "name": name, "state": "killed", "pid": state.pid,
+                "mend": format!("tailwater lab down {name}") }),
+            Liveness::Running(state) => {
+                let about = ask(name, &Request::Status).unwrap_or(serde_json::Value::Null);
+                json!({ "name": name, "state": "running", "pid": state.pid, "status": about })
+            }
+        });
+    }
+    if args.json {
+        return print(&format!("{:#}\n", serde_json::Value::Array(found)));
+    }
+    if found.is_empty() {
+        return print("no lab runs\n");
+    }
+    for lab in &found {
+        let text = |key: &str| lab[key].as_str().unwrap_or_default().to_owned();
+        let mut line = format!("{}: {}", text("name"), text("state"));
+        if let Some(pid) = lab["pid"].as_u64() {
+            line.push_str(&format!(", pid {pid}"));
+        }
+        if lab["mend"].is_string() {
+            line.push_str(&format!("; clear it with `{}`", text("mend")));
+        }
+        for (key, value) in lab["status"].as_object().into_iter().flatten() {
+            line.push_str(&format!("\n  {key}: {}", super::show::plain(value)));
+        }
+        print(&format!("{line}\n"))?;
+    }
+    Ok(())
+}
+
+/// Ends a lab that runs and waits until it has, or removes what a killed one left.
+fn down(name: &str) -> Result<(), Failure> {
+    match LabState::look_up(name)? {
+        Liveness::Absent => {
+            eprintln!("no lab called {name} stands");
+            Ok(())
+        }
+        Liveness::Stale(_) => {
+            if let Some(message) = netns::clear_leftover(name)? {
+                eprintln!("{message}");
+            }
+            Ok(())
+        }
+        Liveness::Running(state) => {
+            ask(name, &Request::Down).map_err(|error| {
+                Failure::Running(format!("{error}; end it with `kill {}`", state.pid))
+            })?;
+            // The connection ended with the process; what it could not remove is cleared here.
+            match LabState::look_up(name)? {
+                Liveness::Stale(_) => netns::clear_leftover(name).map(|_| ()),
+                Liveness::Absent => Ok(()),
+                Liveness::Running(state) => Err(Failure::Running(format!(
+                    "the lab {name} (pid {}) was asked to end and still runs",
+                    state.pid
+                ))),
+            }
+        }
+    }
+}
+
+fn check(args: &CheckArgs) -> Result<(), Failure> {
+    let topology = Topology::load(&args.file)?;
+    let sizes = sizing::of_lab(&topology);
+    let needed: u64 = sizes.iter().map(sizing::SwitchChunks::umem_bytes).sum();
+    let available = sizing::memory_available_bytes();
+    if args.json {
+        let switches: Vec<_> = sizes
+            .iter()
+            .map(
+                |s| json!({ "name": s.switch, "chunks": s.chunks(), "umem_bytes": s.umem_bytes() }),
+            )
+            .collect();
+        print(&format!(
+            "{:#}\n",
+            json!({ "name": topology.name, "switches": switches, "umem_bytes": needed,
+                "available_bytes": available, "hosts": topology.hosts.len(),
+                "links": topology.links.len(), "streams": topology.streams.len() })
+        ))?;
+    } else {
+        print(&summary(&topology, args.verbose))?;
+        if args.verbose {
+            for size in &sizes {
+                print(&format!("  umem {size}\n"))?;
+            }
+        }
+        let beside = available
+            .map(|bytes| format!(" of {} available", sizing::mebibytes(bytes)))
+            .unwrap_or_default();
+        print(&format!("  umem in sum: {}{beside}\n", sizing::mebibytes(needed)))?;
+    }
+    if let Some(available) = available.filter(|available| needed > *available) {
+        return Err(Failure::HostLacks(format!(
+            "the switches' frames need {} and this host has {}: lower `buffer`, [lab] `ring` or \
+             `queues`",
+            sizing::mebibytes(needed),
+            sizing::mebibytes(available)
+        )));
+    }
+    Ok(())
+}
+
+fn summary(topology: &Topology, verbose: bool) -> String {
+    let kernel = topology.hosts.iter().filter(|host| host.kind == HostKind::Kernel).count();
+    let clock = if topology.run.clock == Clock::Gated { "gated" } else { "free" };
+    let mut out = format!(
+        "{}: {} switches, {} agent hosts, {kernel} kernel hosts, {} links, {} externals, {} streams, \
+         {} faults, {} expectations; clock {clock}\n",
+        topology.name,
+        topology.switches.len(),
+        topology.hosts.len() - kernel,
+        topology.links.len(),
+        topology.externals.len(),
+        topology.streams.len(),
+        topology.faults.len(),
+        topology.expectations.len(),
+    );
+    if !verbose {
+        return out;
+    }
+    for host in &topology.hosts {
+        let config = &host.config;
+        let v4 = config.ipv4.map(|(a, n)| format!(" {a}/{n}")).unwrap_or_default();
+        let v6 = config.ipv6.map(|(a, n)| format!(" {a}/{n}")).unwrap_or_default();
+        out.push_str(&format!("  host {} {}{v4}{v6}\n", config.name, config.mac));
+    }
+    for switch in &topology.switches {
+        for port in switch.config.ports.iter().filter(|port| !port.flood) {
+            let place = format!("{}:{}", switch.config.name, port.name);
+            out.push_str(&format!("  {place} is outside the flood tree\n"));
+        }
+        for entry in &switch.config.static_macs {
+            let port = &switch.config.ports[entry.port.index()].name;
+            let name = &switch.config.name;
+            out.push_str(&format!("  {name}: {} VLAN {} by {port}\n", entry.mac, entry.vlan));
+        }
+    }
+    out
+}
