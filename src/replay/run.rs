@@ -192,3 +192,111 @@ impl<N: Node<TaggedStore>> Finished<N> {
         report
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::PortId;
+    use crate::replay::{CaptureWriter, Direction, Lost, Sent, Verdict};
+    use crate::switch::Switch;
+    use crate::time::Duration;
+
+    #[derive(Debug, Default)]
+    struct Kept {
+        sent: Vec<Vec<u8>>,
+        verdicts: Vec<String>,
+    }
+
+    impl Outcome for Kept {
+        fn sent(&mut self, frame: &Sent<'_>) -> io::Result<()> {
+            self.sent.push(frame.bytes.to_vec());
+            Ok(())
+        }
+        fn lost(&mut self, _: &Lost<'_>) -> io::Result<()> {
+            Ok(())
+        }
+        fn settled(&mut self, verdict: &Verdict) -> io::Result<()> {
+            let names: Vec<String> = (1..=3).map(|n| n.to_string()).collect();
+            self.verdicts.push(verdict.text(&names).to_string());
+            Ok(())
+        }
+    }
+
+    fn through(capture: &[u8], ports: u16, ingress: Ingress) -> (Kept, Option<String>) {
+        let config = stand_in(ports, &ingress);
+        let chunks = chunks_for(&config);
+        let switch = Switch::new(config).expect("the stand-in is valid");
+        let replay = Replay::new(switch, ports, ingress, Duration::MAX, chunks);
+        let mut reader = CaptureReader::new(capture).expect("a capture");
+        let mut kept = Kept::default();
+        let finished = run(replay, &mut reader, || false, &mut kept).expect("kept in memory");
+        let mut report = finished.report("test", "memory", 1);
+        report.switches.insert("s".to_owned(), (&finished.node).into());
+        assert!(report.check_conservation() && report.all_held(), "{report:?}");
+        (kept, finished.stopped.map(|stopped| stopped.to_string()))
+    }
+
+    fn capture(frames: &[&[u8]]) -> Vec<u8> {
+        let mut writer = CaptureWriter::new(Vec::new(), ["eth0"]).expect("memory");
+        for (n, frame) in (1..).zip(frames) {
+            let at = Time::from_ns(n * 1_000_000);
+            writer.write(0, at, Direction::Inbound, frame, None).expect("memory");
+        }
+        writer.finish().expect("memory")
+    }
+
+    fn frame(destination: u8, source: u8, rest: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![2, 0, 0, 0, 9, destination, 2, 0, 0, 0, 9, source];
+        bytes.extend_from_slice(rest);
+        bytes.resize(bytes.len().max(60), 0);
+        bytes
+    }
+
+    /// tcpreplay stopped at a record of 92,442 bytes.
+    #[test]
+    fn a_giant_record_is_counted_and_the_rest_goes_on() {
+        let good = frame(1, 2, &[8, 0]);
+        let giant = frame(1, 2, &vec![0; 92_430]);
+        let (kept, stopped) =
+            through(&capture(&[&good, &giant, &good]), 2, Ingress::Port(PortId(0)));
+        assert_eq!(kept.verdicts, ["forwarded to 2", "dropped: oversize", "forwarded to 2"]);
+        assert_eq!(stopped, None);
+    }
+
+    /// A generator lost one of two tags when the service and the customer VLAN had one number.
+    #[test]
+    fn two_tags_of_one_vlan_are_both_kept() {
+        let tagged = frame(1, 2, &[0x88, 0xa8, 0, 100, 0x81, 0, 0, 100, 8, 0, 1, 2, 3]);
+        let (kept, _) = through(&capture(&[&tagged]), 2, Ingress::Port(PortId(0)));
+        assert_eq!(kept.sent, [tagged]);
+    }
+
+    #[test]
+    fn by_one_port_both_ways_of_a_conversation_leave_by_the_other() {
+        let (there, back) = (frame(1, 2, &[8, 0]), frame(2, 1, &[8, 0]));
+        let frames = capture(&[&there, &back, &there]);
+        let (kept, _) = through(&frames, 2, Ingress::Port(PortId(0)));
+        assert_eq!(kept.verdicts, ["forwarded to 2"; 3]);
+        let (kept, _) = through(&frames, 3, Ingress::RoundRobin { next: 0 });
+        assert_eq!(kept.verdicts, ["flooded to 2 3", "forwarded to 1", "forwarded to 2"]);
+    }
+
+    /// Cooked captures are refused, not sent as if they were Ethernet.
+    #[test]
+    fn another_link_type_is_refused_with_its_record() {
+        let good = frame(1, 2, &[8, 0]);
+        let mut bytes = capture(&[&good]);
+        // A second interface of link type 276, and a packet of it.
+        bytes.extend([1, 0, 0, 0, 20, 0, 0, 0, 20, 1, 0, 0, 0, 0, 0, 0, 20, 0, 0, 0]);
+        bytes.extend([6, 0, 0, 0, 36, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        bytes.extend([4, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4, 36, 0, 0, 0]);
+        let (kept, stopped) = through(&bytes, 2, Ingress::Port(PortId(0)));
+        assert_eq!(kept.verdicts, ["forwarded to 2"]);
+        assert_eq!(
+            stopped.as_deref(),
+            Some(
+                "record 2: its link type is 276 (LINUX_SLL2), and only 1 (ETHERNET) goes through a switch"
+            )
+        );
+    }
+}
