@@ -7,8 +7,10 @@ pub mod lab_run;
 pub mod outcome;
 pub mod replay;
 pub mod report;
+pub mod run_flags;
 pub mod set;
 pub mod show;
+pub mod sim;
 pub mod top;
 
 use std::process::ExitCode;
@@ -37,6 +39,8 @@ enum Command {
     Show(show::ShowArgs),
     /// Watch a running instance
     Top(top::TopArgs),
+    /// Run a topology file in virtual time, with no root
+    Sim(sim::SimArgs),
     /// Render a run directory again
     Report(report::ReportArgs),
     /// Print shell completions
@@ -69,6 +73,7 @@ impl Command {
             Self::Set(args) => args.run(),
             Self::Show(args) => args.run(),
             Self::Top(args) => args.run(),
+            Self::Sim(args) => args.run(),
             Self::Report(args) => args.run(),
             Self::Completions { shell } => {
                 clap_complete::generate(

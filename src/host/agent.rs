@@ -455,6 +455,11 @@ impl<S: FrameStore> Node<S> for Host {
         self.held = held;
     }
 
+    fn is_quiet(&self) -> bool {
+        // The announcement goes out at the first timer.
+        self.announced && self.has_finished()
+    }
+
     fn ledger(&self) -> Ledger {
         let waiting = self.answers.len() as u64;
         Ledger { queued: self.ledger.queued + waiting, ..self.ledger }

@@ -1,10 +1,18 @@
 //! Topology files, namespaces, veth links, and running nodes on them.
 
+pub mod captures;
 pub mod control;
+pub mod device;
 pub mod engine;
 pub mod expect;
 pub mod graph;
 pub mod interrupt;
+pub mod links;
+pub mod memory;
 pub mod netns;
+pub mod outcome;
+pub mod plan;
+pub mod series;
+pub mod simulate;
 pub mod sizing;
 pub mod topology;

@@ -7,14 +7,7 @@ use std::io::{self, Write};
 
 use crate::time::Time;
 
-/// Which way a frame crossed its port (`epb_flags`, bits 0 and 1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Into the node.
-    Inbound,
-    /// Out of the node.
-    Outbound,
-}
+pub use crate::sim::Direction;
 
 /// One frame to write.
 #[derive(Clone, Copy, Debug)]
@@ -148,6 +141,14 @@ impl<W: Write> CaptureWriter<W> {
     /// Frames written.
     pub const fn frames(&self) -> u64 {
         self.frames
+    }
+
+    /// Hands on what is buffered, so that the file is whole.
+    ///
+    /// # Errors
+    /// What `out` fails with.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 
     /// Flushes what was written and gives the destination back.

@@ -59,6 +59,19 @@ pub struct LinkCounters {
 }
 
 impl LinkCounters {
+    /// Both together.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            sent: self.sent + other.sent,
+            delivered: self.delivered + other.delivered,
+            lost: self.lost + other.lost,
+            lost_down: self.lost_down + other.lost_down,
+            corrupted: self.corrupted + other.corrupted,
+            kernel_dropped: self.kernel_dropped + other.kernel_dropped,
+        }
+    }
+
     /// Frames that are on the link now.
     pub const fn in_flight(&self) -> u64 {
         self.sent

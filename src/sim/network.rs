@@ -155,18 +155,22 @@ impl<S: FrameStore, N: Node<S>> Network<N, S> {
         self.now = end;
     }
 
-    /// Runs until every node is quiet and no frame is on a link, at most until `limit`, and leaves
-    /// the clock at the first multiple of [`QUIET_SLICE`] after the last frame moved.
-    pub fn run_until_quiet(&mut self, limit: Time) {
-        loop {
-            self.run_until((self.now + QUIET_SLICE).min(limit));
-            if self.now >= limit || self.stations.iter().all(Station::is_quiet) {
-                break;
-            }
-            // Slices without an event are skipped whole.
-            let idle = self.agenda.first().0.since(self.now).as_ps() / QUIET_SLICE.as_ps();
-            self.now = (self.now + QUIET_SLICE * idle).min(limit);
-        }
+    /// Runs every event of the next `slice`, or of the first slice that has one, at most until
+    /// `limit`.
+    pub fn run_slice(&mut self, slice: Duration, limit: Time) {
+        self.start();
+        let idle = self.agenda.first().0.since(self.now).as_ps() / slice.as_ps();
+        self.run_until((self.now + slice * idle + slice).min(limit));
+    }
+
+    /// True when every node is quiet and no frame is on a link.
+    pub fn is_quiet(&self) -> bool {
+        self.stations.iter().all(Station::is_quiet)
+    }
+
+    /// When a frame last moved.
+    pub const fn last_moved(&self) -> Time {
+        self.last_moved
     }
 
     fn start(&mut self) {
@@ -222,6 +226,13 @@ impl<S: FrameStore, N: Node<S>> Network<N, S> {
             station.node().ledger().check().map_err(|imbalance| (index, imbalance))?;
         }
         Ok(())
+    }
+
+    /// Ends the run: gives every frame back to the store, which must then have none outstanding, and
+    /// the nodes with their books to the caller.
+    pub fn into_nodes(mut self) -> impl Iterator<Item = N> {
+        self.drain();
+        self.stations.into_iter().map(Station::into_node)
     }
 
     /// Gives every frame back to the store, which must then have none outstanding.

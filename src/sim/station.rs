@@ -23,6 +23,9 @@ pub enum Direction {
 pub trait Tap: fmt::Debug + Send {
     /// A frame of these bytes: its last bit has come in at `at`, or its first goes out.
     fn on_wire(&mut self, at: Time, direction: Direction, bytes: &[u8]);
+
+    /// The run is over.
+    fn finish(&mut self);
 }
 
 #[derive(Debug, Default)]
@@ -63,6 +66,11 @@ impl<N> Station<N> {
     /// The node, to set what a driver may set.
     pub const fn node_mut(&mut self) -> &mut N {
         &mut self.node
+    }
+
+    /// The node, at the end of a run.
+    pub fn into_node(self) -> N {
+        self.node
     }
 
     /// Puts a tap on a port.
@@ -206,7 +214,9 @@ impl<N> Station<N> {
             for (_, frame) in port.arrivals.drain(..) {
                 store.release(frame);
             }
-            port.tap = None;
+            if let Some(mut tap) = port.tap.take() {
+                tap.finish();
+            }
         }
         self.due.clear();
         self.node.drain(store);

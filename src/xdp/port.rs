@@ -544,6 +544,13 @@ impl Port {
         reaped
     }
 
+    /// Whether the TX ring of the port's first queue takes a frame of any length now; true for a
+    /// port that is closed, which refuses frames instead of keeping them waiting.
+    pub fn has_tx_room(&mut self) -> bool {
+        let descriptors_max = self.descriptors_max;
+        self.queues.first_mut().is_none_or(|queue| queue.socket.tx.has_room(descriptors_max))
+    }
+
     /// Whether the kernel has not yet taken everything that was pushed: [`kick`](Self::kick) again.
     pub fn has_tx_pending(&self) -> bool {
         self.queues.iter().any(|queue| queue.tx_pending)

@@ -1,14 +1,16 @@
 //! Free time: nodes driven by the OS clock, as fast as the machine goes. What came late is recorded.
 
-use std::os::fd::RawFd;
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam::channel::Receiver;
 
 use crate::frame::{Frame, FrameStore};
 use crate::lab::engine::port_io::{PortIo, SendFull};
+use crate::lab::engine::visit::Visit;
 use crate::measure::LatencyHistogram;
-use crate::node::{Node, PortId};
+use crate::node::{Node, PortId, Transmission};
 use crate::sim::{Fate, LinkModel, Station};
 use crate::time::{Duration, Time};
 
@@ -19,7 +21,7 @@ pub trait Pace {
 
     /// Called when a turn found nothing to do: returns at once, or sleeps until one of `fds` is
     /// readable or node time reaches `until`.
-    fn idle(&mut self, fds: &[RawFd], until: Time);
+    fn idle<'a>(&mut self, fds: impl IntoIterator<Item = BorrowedFd<'a>>, until: Time);
 
     /// Called when a turn found something to do.
     fn worked(&mut self);
@@ -37,6 +39,11 @@ pub struct FreePort<P> {
     io: P,
     /// The direction towards the port: its delay is added at the ring, since the wire has none.
     towards: LinkModel,
+    /// The direction away from it, when the far end is not ours: no ring of ours receives there, so
+    /// the delay is added before the ring here.
+    away: Option<LinkModel>,
+    /// Frames that wait for the end of that delay.
+    delayed: VecDeque<(Time, Frame)>,
     held: bool,
     dirty: bool,
     sent: u64,
@@ -44,9 +51,82 @@ pub struct FreePort<P> {
 }
 
 impl<P> FreePort<P> {
-    /// A port over `io`; `towards` is the link's direction to the port.
-    pub const fn new(io: P, towards: LinkModel) -> Self {
-        Self { io, towards, held: false, dirty: false, sent: 0, tx_ring_full: 0 }
+    /// A port over `io`; `towards` is the link's direction to the port, and `away` the other one
+    /// when the far end is not ours.
+    pub const fn new(io: P, towards: LinkModel, away: Option<LinkModel>) -> Self {
+        Self {
+            io,
+            towards,
+            away,
+            delayed: VecDeque::new(),
+            held: false,
+            dirty: false,
+            sent: 0,
+            tx_ring_full: 0,
+        }
+    }
+
+    /// The direction away from the port, when the far end is not ours.
+    pub const fn away(&self) -> Option<&LinkModel> {
+        self.away.as_ref()
+    }
+
+    /// When the next delayed frame is due.
+    fn next_delayed(&self) -> Time {
+        self.delayed.front().map_or(Time::NEVER, |(at, _)| *at)
+    }
+
+    /// Puts a frame into the TX ring; one that finds it full for good is dropped and counted.
+    fn push<S: FrameStore>(&mut self, store: &mut S, frame: Frame)
+    where
+        P: PortIo<S>,
+    {
+        self.dirty = true;
+        match self.io.send(store, frame) {
+            Ok(()) => self.sent += 1,
+            Err(SendFull(frame)) => {
+                self.tx_ring_full += 1;
+                store.release(frame);
+            }
+        }
+    }
+
+    /// Sends what the node has handed over, after the link's delay where that is added here.
+    fn transmit<S: FrameStore>(&mut self, now: Time, store: &mut S, sent: Transmission)
+    where
+        P: PortIo<S>,
+    {
+        let fate = match &mut self.away {
+            None => Fate::Arrives(now),
+            Some(model) => model.send(sent.ends),
+        };
+        match fate {
+            Fate::Arrives(at) if at <= now => self.push(store, sent.frame),
+            Fate::Arrives(at) => self.delayed.push_back((at, sent.frame)),
+            Fate::Lost(_) => store.release(sent.frame),
+        }
+    }
+
+    /// Sends the delayed frames that are due.
+    fn push_delayed<S: FrameStore>(&mut self, now: Time, store: &mut S)
+    where
+        P: PortIo<S>,
+    {
+        while let Some((_, frame)) = self.delayed.pop_front_if(|(at, _)| *at <= now) {
+            self.push(store, frame);
+        }
+    }
+
+    /// Gives every delayed frame back to the store, and the number of them.
+    pub fn drain<S: FrameStore>(&mut self, store: &mut S) {
+        for (_, frame) in self.delayed.drain(..) {
+            store.release(frame);
+        }
+    }
+
+    /// The rings, to close them.
+    pub const fn io_mut(&mut self) -> &mut P {
+        &mut self.io
     }
 
     /// The rings.
@@ -59,11 +139,6 @@ impl<P> FreePort<P> {
         &self.towards
     }
 
-    /// The same, to change it under way.
-    pub const fn towards_mut(&mut self) -> &mut LinkModel {
-        &mut self.towards
-    }
-
     /// Frames that the node put into the TX ring.
     pub const fn sent(&self) -> u64 {
         self.sent
@@ -72,11 +147,6 @@ impl<P> FreePort<P> {
     /// Frames that were dropped because the TX ring stayed full.
     pub const fn tx_ring_full(&self) -> u64 {
         self.tx_ring_full
-    }
-
-    /// The rings, to close them.
-    pub fn into_io(self) -> P {
-        self.io
     }
 }
 
@@ -98,9 +168,6 @@ impl<N, P> FreeStation<N, P> {
     }
 }
 
-/// Work that another thread has a worker do between two turns, on its stations.
-pub type Visit<N, P> = Box<dyn FnOnce(Time, &mut [FreeStation<N, P>]) + Send>;
-
 /// A worker of a free lab: its stations, their rings and its store.
 #[derive(Debug)]
 pub struct FreeWorker<N, S, P> {
@@ -108,7 +175,6 @@ pub struct FreeWorker<N, S, P> {
     stations: Vec<FreeStation<N, P>>,
     received: Vec<Frame>,
     lateness: LatencyHistogram,
-    fds: Vec<RawFd>,
     chores_at: Time,
 }
 
@@ -125,18 +191,19 @@ where
             stations,
             received: Vec::with_capacity(1_024),
             lateness: LatencyHistogram::new(),
-            fds: Vec::new(),
             chores_at: Time::ZERO,
         }
     }
 
-    /// Runs until `end`, or until `stop` is set, and gives the node time that was reached.
+    /// Runs until `end`, or until `stop` is set, and gives the node time that was reached. `quiet`
+    /// shows whether there was nothing left to do when the worker last looked.
     pub fn run<C: Pace>(
         &mut self,
         pace: &mut C,
         end: Time,
         stop: &AtomicBool,
-        visits: &Receiver<Visit<N, P>>,
+        quiet: &AtomicBool,
+        visits: &Receiver<Visit<N>>,
     ) -> Time {
         loop {
             let now = pace.now();
@@ -146,28 +213,36 @@ where
             if now >= self.chores_at {
                 self.chores_at = now + CHORES_EVERY;
                 self.do_chores(now, visits);
+                let all_quiet = self.stations.iter().all(|s| s.station.is_quiet());
+                quiet.store(all_quiet, Ordering::Relaxed);
             }
             if self.turn(pace) {
                 pace.worked();
             } else {
-                let due = self.stations.iter().map(|s| s.station.next_event()).min();
+                let due = self.stations.iter().map(FreeStation::next_event).min();
                 let until = due.unwrap_or(Time::NEVER).min(end).min(self.chores_at);
-                pace.idle(&self.fds, until);
+                let ports = self.stations.iter().flat_map(|station| &station.ports);
+                pace.idle(ports.filter_map(|port| port.io.wake_fd()), until);
             }
         }
     }
 
-    fn do_chores(&mut self, now: Time, visits: &Receiver<Visit<N, P>>) {
+    fn do_chores(&mut self, now: Time, visits: &Receiver<Visit<N>>) {
         for visit in visits.try_iter() {
-            visit(now, &mut self.stations);
+            match visit {
+                Visit::Nodes(work) => {
+                    work(now, self.stations.iter_mut().map(|s| s.station.node_mut()).collect());
+                }
+                Visit::Link { station, port, change } => {
+                    self.stations[station].ports[port.index()].towards.change(change);
+                }
+            }
         }
-        self.fds.clear();
         for FreeStation { station, ports, .. } in &mut self.stations {
             for (number, port) in (0..).zip(ports) {
                 if let Some(up) = port.io.poll_link(&mut self.store) {
                     station.node_mut().on_link(now, &mut self.store, PortId(number), up);
                 }
-                self.fds.extend(port.io.wake_fd());
             }
         }
     }
@@ -190,6 +265,14 @@ where
 }
 
 impl<N, P> FreeStation<N, P> {
+    fn next_event<S: FrameStore>(&self) -> Time
+    where
+        N: Node<S>,
+    {
+        let delayed = self.ports.iter().map(FreePort::next_delayed).min().unwrap_or(Time::NEVER);
+        self.station.next_event().min(delayed)
+    }
+
     /// Takes what the rings have. Frames of a link without delay go straight to the node.
     fn receive<S: FrameStore, C: Pace>(
         &mut self,
@@ -235,8 +318,11 @@ impl<N, P> FreeStation<N, P> {
         N: Node<S>,
         P: PortIo<S>,
     {
-        let due = self.station.next_event();
         let mut now = pace.now();
+        for port in &mut self.ports {
+            port.push_delayed(now, store);
+        }
+        let due = self.station.next_event();
         if due > now {
             return false;
         }
@@ -249,15 +335,8 @@ impl<N, P> FreeStation<N, P> {
         for _ in 0..SENDS_PER_TURN {
             let Some((number, sent)) = self.station.take_out(now, store) else { break };
             let port = &mut self.ports[number.index()];
-            port.dirty = true;
-            match port.io.send(store, sent.frame) {
-                Ok(()) => port.sent += 1,
-                Err(SendFull(frame)) => {
-                    port.tx_ring_full += 1;
-                    store.release(frame);
-                }
-            }
-            if port.io.room() == 0 {
+            port.transmit(now, store, sent);
+            if !port.io.has_room() {
                 port.held = true;
                 self.station.node_mut().hold(now, number, true);
             }
@@ -279,7 +358,7 @@ impl<N, P> FreeStation<N, P> {
             port.io.flush(store);
             // A port stays dirty while its ring holds what the kernel has not taken.
             port.dirty = port.io.is_pending();
-            if port.held && port.io.room() > 0 {
+            if port.held && port.io.has_room() {
                 port.held = false;
                 self.station.node_mut().hold(pace.now(), PortId(number), false);
             }

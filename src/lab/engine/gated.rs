@@ -1,10 +1,13 @@
 //! Gated time: real frames over real rings, with node time that advances only as far as every
 //! worker has served. A gated run equals the simulation of the same file.
 
+use crossbeam::channel::Receiver;
+
 use crate::frame::{Frame, FrameStore};
 use crate::lab::engine::gate::{Gate, PanicGuard, Proposal};
 use crate::lab::engine::notes::{NoteReceiver, NoteSender, Pairing};
 use crate::lab::engine::port_io::{PortIo, SendFull};
+use crate::lab::engine::visit::Visit;
 use crate::node::{Node, PortId, Transmission};
 use crate::sim::{Agenda, Fate, LinkModel, Station, quiet_end};
 use crate::time::{Duration, Time};
@@ -97,8 +100,8 @@ impl<P> GatedPort<P> {
     }
 
     /// The rings, to close them.
-    pub fn into_io(self) -> P {
-        self.io
+    pub const fn io_mut(&mut self) -> &mut P {
+        &mut self.io
     }
 
     /// Moves what the ring has into the station's arrivals. Gives the earliest arrival added.
@@ -185,8 +188,15 @@ where
     }
 
     /// Runs every event before `end`, in step with the other workers of `gate`; without an end,
-    /// until every worker is quiet. Gives the node time that was reached.
-    pub fn run(&mut self, gate: &Gate, end: Option<Time>) -> Time {
+    /// until every worker is quiet. `observe` sees each station before it is served. Gives the node
+    /// time that was reached.
+    pub fn run(
+        &mut self,
+        gate: &Gate,
+        end: Option<Time>,
+        visits: &Receiver<Visit<N>>,
+        mut observe: impl FnMut(Time, usize, &N),
+    ) -> Time {
         let _guard = PanicGuard::new(gate, self.index);
         self.agenda = Agenda::new(u32::try_from(self.stations.len()).unwrap_or(u32::MAX));
         for (index, station) in self.stations.iter().enumerate() {
@@ -211,12 +221,25 @@ where
                     end
                 };
             }
+            if self.windows.is_multiple_of(256) {
+                self.let_in(opening.at, visits);
+            }
             self.windows += 1;
             self.reached = opening.at;
-            let next = self.serve_window((opening.at + self.lookahead).min(end), gate);
+            let window_end = (opening.at + self.lookahead).min(end);
+            let next = self.serve_window(window_end, gate, &mut observe);
             let quiet =
                 self.first_arrival == Time::NEVER && self.stations.iter().all(Station::is_quiet);
             proposal = Proposal { next, quiet, last_moved: self.last_moved };
+        }
+    }
+
+    fn let_in(&mut self, now: Time, visits: &Receiver<Visit<N>>) {
+        for visit in visits.try_iter() {
+            // Links change as the file plans: a visit's moment depends on the machine.
+            if let Visit::Nodes(work) = visit {
+                work(now, self.stations.iter_mut().map(Station::node_mut).collect());
+            }
         }
     }
 
@@ -227,13 +250,19 @@ where
 
     /// Serves every event before `window_end`; gives the time of the next event here or of the
     /// first arrival of what was sent.
-    fn serve_window(&mut self, window_end: Time, gate: &Gate) -> Time {
+    fn serve_window(
+        &mut self,
+        window_end: Time,
+        gate: &Gate,
+        observe: &mut impl FnMut(Time, usize, &N),
+    ) -> Time {
         self.first_arrival = Time::NEVER;
         loop {
             let (now, station) = self.agenda.first();
             if now >= window_end {
                 break;
             }
+            observe(now, station, self.stations[station].node());
             let (ports, last_moved) = (&mut self.ports[station], &mut self.last_moved);
             self.stations[station].take_in(now, &mut self.store, |port, _| {
                 ports[port.index()].delivered += 1;

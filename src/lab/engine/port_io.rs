@@ -1,7 +1,7 @@
 //! What the engine asks of a port: frames in, frames out. AF_XDP is one; tests have another in
 //! memory.
 
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 
 use crate::frame::{Frame, FrameStore};
 
@@ -25,10 +25,10 @@ pub trait PortIo<S: FrameStore> {
     /// Sends what is queued, and takes back what has been sent.
     fn flush(&mut self, store: &mut S);
 
-    /// Frames that [`send`](Self::send) would take now.
-    fn room(&self) -> usize;
+    /// Whether [`send`](Self::send) would take a frame of any length now.
+    fn has_room(&mut self) -> bool;
 
-    /// True while frames that were sent have not come back as completed: the port wants
+    /// True while the kernel has not taken everything that was sent: the port wants
     /// [`flush`](Self::flush) again.
     fn is_pending(&self) -> bool;
 
@@ -37,7 +37,7 @@ pub trait PortIo<S: FrameStore> {
     fn poll_link(&mut self, store: &mut S) -> Option<bool>;
 
     /// The descriptor that becomes readable when a frame has come, for a worker that sleeps.
-    fn wake_fd(&self) -> Option<RawFd>;
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>>;
 
     /// Frames that [`send`](Self::send) took and released because no wire could carry them.
     fn refused(&self) -> u64;

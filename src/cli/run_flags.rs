@@ -1,0 +1,157 @@
+//! Flags that mean the same for every command that runs a topology.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+
+use super::Failure;
+use super::outcome::{OutputFlags, finish};
+use crate::lab::captures::Captures;
+use crate::lab::outcome::Finished;
+use crate::lab::plan::Plan;
+use crate::lab::series::NodeSeries;
+use crate::lab::topology::{NodeId, Topology};
+use crate::measure::{Progress, RunDir};
+use crate::time::Duration;
+
+/// What to run, for how long, and where the results go.
+#[derive(Args, Clone, Debug, Default)]
+pub struct RunFlags {
+    /// Print one JSON document, the report, on stdout and nothing else
+    #[arg(long)]
+    pub json: bool,
+    /// Write the run directory here [default: a new tailwater-run-NAME-N]
+    #[arg(long, value_name = "DIR")]
+    pub run_dir: Option<PathBuf>,
+    /// Replace the seed of the file
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Replace the duration of the file: node time, with its unit, like 20ms
+    #[arg(long, value_name = "TIME")]
+    pub duration: Option<Duration>,
+    /// Capture these ports as pcapng, NODE:PORT, or all
+    #[arg(long, value_name = "PORT", value_delimiter = ',')]
+    pub capture: Vec<String>,
+    /// No messages but errors
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+/// A run that is about to begin: its directory and its captures.
+#[derive(Debug)]
+pub struct PreparedRun {
+    /// The nodes and links.
+    pub plan: Plan,
+    /// The ports to capture.
+    pub captures: Captures,
+    dir: RunDir,
+    capture_failed: Arc<AtomicBool>,
+    output: OutputFlags,
+}
+
+impl RunFlags {
+    /// Reads a topology file and applies the flags to it.
+    ///
+    /// # Errors
+    /// What [`Topology::load`] says.
+    pub fn load(&self, file: &Path) -> Result<Topology, Failure> {
+        let mut topology = Topology::load(file)?;
+        if let Some(seed) = self.seed {
+            topology.set_seed(seed);
+        }
+        if let Some(duration) = self.duration {
+            topology.run.duration = Some(duration);
+        }
+        if !self.capture.is_empty() {
+            topology.run.capture.clone_from(&self.capture);
+        }
+        Ok(topology)
+    }
+
+    /// Builds the nodes and makes the run directory, with the configuration in it.
+    ///
+    /// # Errors
+    /// A node that cannot be built, a directory or capture that cannot be made.
+    pub fn prepare(&self, file: &Path, topology: &Topology) -> Result<PreparedRun, Failure> {
+        let plan = Plan::of(topology)?;
+        let dir = RunDir::create(&topology.name, self.run_dir.as_deref())?;
+        dir.write_config(&self.effective_config(file)?)?;
+        let wanted = &topology.run.capture;
+        let captures = if wanted.is_empty() {
+            Captures::none(plan.nodes.len())
+        } else {
+            Captures::open(&plan, wanted, &dir.captures()?)?
+        };
+        let capture_failed = captures.watch();
+        let output = OutputFlags { json: self.json, quiet: self.quiet };
+        Ok(PreparedRun { plan, captures, dir, capture_failed, output })
+    }
+
+    /// The file as it was read, under the flags that changed it.
+    fn effective_config(&self, file: &Path) -> Result<String, Failure> {
+        let text = std::fs::read_to_string(file).map_err(|error| {
+            Failure::Running(format!("cannot read {} again: {error}", file.display()))
+        })?;
+        let seed = self.seed.map(|seed| format!("# --seed {seed}\n"));
+        let duration = self.duration.map(|duration| format!("# --duration {duration}\n"));
+        let heads: String = [seed, duration].into_iter().flatten().collect();
+        Ok(heads + &text)
+    }
+
+    /// A bar over the run's node time, on a terminal.
+    pub fn progress(&self, topology: &Topology) -> Progress {
+        Progress::over_time(
+            &topology.name,
+            topology.run.duration.unwrap_or(Duration::ZERO),
+            self.quiet || self.json,
+        )
+    }
+}
+
+impl PreparedRun {
+    /// Writes the results and prints them; the exit code says whether everything held.
+    ///
+    /// # Errors
+    /// As [`finish`]; a result that cannot be written.
+    pub fn conclude(
+        self,
+        topology: &Topology,
+        finished: Finished,
+        series: &[NodeSeries],
+    ) -> Result<(), Failure> {
+        write_series(&self.dir, topology, series)?;
+        let outcome = finished.into_outcome(topology);
+        for (name, histogram) in &outcome.histograms {
+            self.dir.write_histogram(name, histogram)?;
+        }
+        self.dir.write_report(&outcome.report)?;
+        let latency = outcome.histograms.last().map(|(_, histogram)| histogram);
+        finish(&outcome.report, latency, Some(&self.dir), self.output)?;
+        if self.capture_failed.load(Ordering::Relaxed) {
+            return Err(Failure::Running(format!(
+                "a capture in {} is not whole: it could not be written (is the disk full?)",
+                self.dir.path().display()
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn write_series(dir: &RunDir, topology: &Topology, series: &[NodeSeries]) -> Result<(), Failure> {
+    let failed =
+        |error: std::io::Error| Failure::Running(format!("cannot write series.csv: {error}"));
+    let mut writer = dir.series()?;
+    for (index, series) in series.iter().enumerate() {
+        let config = &topology.switches[index].config;
+        let node = topology.node_name(NodeId::Switch(index));
+        for (at, samples) in series.rows() {
+            for (port, sample) in config.ports.iter().zip(samples) {
+                writer.sample(*at, node, &port.name, *sample).map_err(failed)?;
+            }
+        }
+    }
+    writer.finish().map_err(failed)?;
+    Ok(())
+}

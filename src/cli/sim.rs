@@ -1,0 +1,50 @@
+//! `tailwater sim FILE`: a topology in virtual time, with no root.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+
+use super::Failure;
+use super::run_flags::RunFlags;
+use crate::lab::simulate::simulate;
+
+/// Arguments of `tailwater sim`.
+#[derive(Args, Debug)]
+pub struct SimArgs {
+    /// The topology file
+    file: PathBuf,
+    #[command(flatten)]
+    flags: RunFlags,
+}
+
+impl SimArgs {
+    /// Runs the file and prints the result.
+    ///
+    /// # Errors
+    /// A file that is wrong, a lab that is not all ours, what did not hold.
+    pub fn run(&self) -> Result<(), Failure> {
+        let topology = self.flags.load(&self.file)?;
+        if !topology.is_ours() {
+            return Err(Failure::Usage(format!(
+                "{}: a kernel host or an external interface cannot be simulated: its stack is not \
+                 ours. Run it with `tailwater lab run {0}`",
+                self.file.display()
+            )));
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        // A second handler in one process is refused; a command installs one.
+        let _ = ctrlc::set_handler(move || told.store(true, Ordering::Relaxed));
+        let mut run = self.flags.prepare(&self.file, &topology)?;
+        let plan = std::mem::take(&mut run.plan);
+        let progress = self.flags.progress(&topology);
+        let (finished, series) = simulate(&topology, plan, &mut run.captures, |now| {
+            progress.set(now.as_ns());
+            !stop.load(Ordering::Relaxed)
+        });
+        progress.finish();
+        run.conclude(&topology, finished, &series)
+    }
+}

@@ -1,0 +1,68 @@
+//! A node of a lab, of either kind: drivers hold these, so that a station is one type.
+
+use crate::frame::{Frame, FrameStore};
+use crate::host::Host;
+use crate::ledger::Ledger;
+use crate::node::{Node, PortId, Transmission};
+use crate::switch::Switch;
+use crate::time::Time;
+
+/// A switch or an agent host.
+#[derive(Debug)]
+pub enum Device {
+    /// A switch.
+    Switch(Box<Switch>),
+    /// An agent host.
+    Host(Box<Host>),
+}
+
+macro_rules! either {
+    ($device:expr, $node:ident => $call:expr) => {
+        match $device {
+            Device::Switch($node) => $call,
+            Device::Host($node) => $call,
+        }
+    };
+}
+
+impl<S: FrameStore> Node<S> for Device {
+    fn on_frame(&mut self, now: Time, store: &mut S, port: PortId, frame: Frame) {
+        either!(self, node => node.on_frame(now, store, port, frame));
+    }
+
+    fn on_timer(&mut self, now: Time, store: &mut S) {
+        either!(self, node => node.on_timer(now, store));
+    }
+
+    fn next_ready_port(&mut self, now: Time) -> Option<PortId> {
+        either!(self, node => Node::<S>::next_ready_port(&mut **node, now))
+    }
+
+    fn poll_transmit(&mut self, now: Time, store: &mut S, port: PortId) -> Option<Transmission> {
+        either!(self, node => node.poll_transmit(now, store, port))
+    }
+
+    fn next_deadline(&self) -> Time {
+        either!(self, node => Node::<S>::next_deadline(&**node))
+    }
+
+    fn on_link(&mut self, now: Time, store: &mut S, port: PortId, up: bool) {
+        either!(self, node => node.on_link(now, store, port, up));
+    }
+
+    fn hold(&mut self, now: Time, port: PortId, held: bool) {
+        either!(self, node => Node::<S>::hold(&mut **node, now, port, held));
+    }
+
+    fn ledger(&self) -> Ledger {
+        either!(self, node => Node::<S>::ledger(&**node))
+    }
+
+    fn is_quiet(&self) -> bool {
+        either!(self, node => Node::<S>::is_quiet(&**node))
+    }
+
+    fn drain(&mut self, store: &mut S) {
+        either!(self, node => node.drain(store));
+    }
+}

@@ -1,0 +1,203 @@
+//! How a run came out: from nodes and links, whichever driver ran them, to the report.
+
+use crate::frame::SlabStore;
+use crate::host::Host;
+use crate::lab::device::Device;
+use crate::lab::topology::{NodeId, Stream, Topology};
+use crate::measure::LatencyHistogram;
+use crate::measure::report::{
+    BooksReport, Clock, Driver, DropsReport, Expectation, FlowReport, HostReport, LinkReport,
+    PortReport, Report, SequenceCounts, SwitchReport, bits_per_second,
+};
+use crate::node::{Node, PortId};
+use crate::sim::LinkCounters;
+use crate::switch::Switch;
+use crate::time::Time;
+
+/// What a driver gives back when a run has ended. Nodes are drained: their books still say what
+/// they held.
+#[derive(Debug)]
+pub struct Finished {
+    /// What drove the nodes.
+    pub driver: Driver,
+    /// Which way time passed.
+    pub clock: Clock,
+    /// Wall nanoseconds of one of node time.
+    pub dilation: u32,
+    /// The nodes, in the order of the plan.
+    pub nodes: Vec<(NodeId, Device)>,
+    /// Per link of the topology, both directions together.
+    pub links: Vec<LinkCounters>,
+    /// Node time that was reached.
+    pub reached: Time,
+    /// Wall time that the run took.
+    pub wall: std::time::Duration,
+    /// Scheduled against served.
+    pub lateness: LatencyHistogram,
+    /// Stopped by a signal or an operator.
+    pub interrupted: bool,
+    /// What a driver found wrong, a sentence each: a run with one ends with 3.
+    pub violations: Vec<String>,
+    /// Figures of one driver alone, by name.
+    pub extra: Vec<(String, serde_json::Value)>,
+}
+
+/// A run's report with the histograms behind it.
+#[derive(Debug)]
+pub struct Outcome {
+    /// report.json.
+    pub report: Report,
+    /// One-way latency of each stream by name, then of all together under `latency`.
+    pub histograms: Vec<(String, LatencyHistogram)>,
+}
+
+impl Finished {
+    /// Makes the report, checks the invariants, and holds it against the file's expectations.
+    pub fn into_outcome(self, topology: &Topology) -> Outcome {
+        let mut report = Report::new(&topology.name, self.driver, self.clock, topology.seed);
+        report.dilation = u64::from(self.dilation);
+        report.duration_ns = self.reached.as_ns();
+        report.wall_ns = u64::try_from(self.wall.as_nanos()).unwrap_or(u64::MAX);
+        report.interrupted = self.interrupted;
+        report.lateness_ns = self.lateness.percentiles();
+        report.violations = self.violations;
+        report.set_invariant("driver_found_nothing_wrong", report.violations.is_empty());
+        for (_, device) in &self.nodes {
+            match device {
+                Device::Switch(switch) => {
+                    let name = switch.config().name.clone();
+                    report.switches.insert(name, switch_report(switch));
+                }
+                Device::Host(host) => {
+                    report.hosts.insert(host.name().to_owned(), host_report(host));
+                }
+            }
+        }
+        for (link, counters) in topology.links.iter().zip(&self.links) {
+            report.links.insert(link.name.clone(), link_report(counters));
+        }
+        let mut histograms = Vec::new();
+        for stream in &topology.streams {
+            let (flow, delay) = flow_report(topology, stream, &self.nodes, self.reached);
+            histograms.push((format!("stream-{}", flow.id), delay));
+            report.flows.push(flow);
+        }
+        let all = report.set_latency(histograms.iter().map(|(_, histogram)| histogram));
+        histograms.push(("latency".to_owned(), all));
+        report.extra.extend(self.extra);
+        report.check_conservation();
+        let verified = report.flows.iter().all(|flow| flow.verified);
+        report.set_invariant("content_verified", verified);
+        let value = serde_json::to_value(&report).unwrap_or(serde_json::Value::Null);
+        report.expectations = topology
+            .expectations
+            .iter()
+            .map(|expectation| {
+                let outcome = expectation.evaluate(&value);
+                Expectation { expr: outcome.expr, value: outcome.value, held: outcome.held }
+            })
+            .collect();
+        Outcome { report, histograms }
+    }
+}
+
+/// A switch as the report shows it.
+pub fn switch_report(switch: &Switch) -> SwitchReport {
+    // The books do not depend on the store; any names the trait's instance.
+    let ledger = Node::<SlabStore>::ledger(switch);
+    let mut report = SwitchReport {
+        books: BooksReport::from(&ledger),
+        buffer_bytes_max: switch.buffer_bytes_max(),
+        ..SwitchReport::default()
+    };
+    for (number, port) in (0..).map(PortId).zip(&switch.config().ports) {
+        let counters = switch.port_counters(number);
+        report.ports.insert(
+            port.name.clone(),
+            PortReport {
+                rx_frames: counters.rx_frames,
+                rx_bytes: counters.rx_bytes,
+                tx_frames: counters.tx_frames,
+                tx_bytes: counters.tx_bytes,
+                drops: DropsReport::from(&counters.drops),
+                queue_bytes_max: counters.queue_bytes_max,
+                credit_expired_ns: switch.credit_expired(number).as_ns(),
+                ..PortReport::default()
+            },
+        );
+    }
+    report
+}
+
+/// A host as the report shows it.
+pub fn host_report(host: &Host) -> HostReport {
+    let ledger = Node::<SlabStore>::ledger(host);
+    let out_of_order = host.streams_received().map(|stream| stream.sequence.out_of_order).sum();
+    HostReport {
+        out_of_order,
+        counters: host.stats().iter().map(|(name, n)| (name.to_owned(), n)).collect(),
+        ..HostReport::from(&ledger)
+    }
+}
+
+/// One stream, from what its two ends say, with its latency histogram. A kernel host at the far end
+/// says nothing: what it received is then not known, and reported as absent.
+fn flow_report(
+    topology: &Topology,
+    stream: &Stream,
+    nodes: &[(NodeId, Device)],
+    reached: Time,
+) -> (FlowReport, LatencyHistogram) {
+    let host = |index| {
+        nodes.iter().find_map(|(id, device)| match device {
+            Device::Host(host) if *id == NodeId::Host(index) => Some(host),
+            _ => None,
+        })
+    };
+    let id = stream.config.id;
+    let sent = host(stream.from).and_then(|host| host.streams_sent(reached).find(|s| s.id == id));
+    let received = host(stream.to).and_then(|host| host.streams_received().find(|s| s.id == id));
+    let name = |index: usize| topology.hosts[index].config.name.clone();
+    let mut flow = FlowReport {
+        id,
+        from: name(stream.from),
+        to: name(stream.to),
+        transport: "udp-stream".to_owned(),
+        ..FlowReport::default()
+    };
+    let mut counts = SequenceCounts::default();
+    if let Some(sent) = &sent {
+        counts.planned = sent.planned;
+        counts.sent = sent.sent;
+        flow.start_ns = sent.first_start.map_or(0, Time::as_ns);
+    }
+    let Some(received) = received else {
+        flow.stream = Some(counts);
+        flow.verified = true;
+        return (flow, LatencyHistogram::new());
+    };
+    counts.received = received.received;
+    counts.lost = counts.sent.saturating_sub(received.received);
+    counts.duplicates = received.sequence.duplicate;
+    counts.out_of_order = received.sequence.out_of_order;
+    counts.content_errors = received.content_errors;
+    flow.bytes = received.bytes;
+    flow.finish_ns = received.last_arrival.map(Time::as_ns);
+    let span = flow.finish_ns.map_or(0, |finish| finish.saturating_sub(flow.start_ns));
+    flow.goodput_bps = bits_per_second(received.bytes, span);
+    flow.verified = received.content_errors == 0;
+    flow.latency_ns = Some(received.delay.percentiles());
+    flow.stream = Some(counts);
+    (flow, received.delay.clone())
+}
+
+const fn link_report(counters: &LinkCounters) -> LinkReport {
+    LinkReport {
+        sent: counters.sent,
+        delivered: counters.delivered,
+        lost: counters.lost + counters.lost_down + counters.corrupted,
+        in_flight: counters.in_flight(),
+        kernel_dropped: counters.kernel_dropped,
+        duplicated: 0,
+    }
+}

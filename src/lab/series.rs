@@ -1,0 +1,89 @@
+//! Queue depths and rates over node time: what series.csv is made of, by any driver.
+
+use crate::lab::device::Device;
+use crate::measure::PortSample;
+use crate::node::PortId;
+use crate::sim::QUIET_SLICE;
+use crate::time::{Duration, Time};
+
+/// Samples that are kept: when a run outlasts them every second one goes and the interval doubles,
+/// so that a long run takes no more memory than a short one.
+const SAMPLES_MAX: usize = 2_048;
+
+/// Samples that a run of known length is cut into.
+const SAMPLES_PLANNED: u64 = 500;
+
+/// One node's samples.
+#[derive(Clone, Debug)]
+pub struct NodeSeries {
+    interval: Duration,
+    next: Time,
+    /// The instant, then one sample per port.
+    rows: Vec<(Time, Vec<PortSample>)>,
+}
+
+/// How far apart samples are at first: a run of known length is cut into 500.
+pub fn interval_for(duration: Option<Duration>) -> Duration {
+    duration.map_or(QUIET_SLICE, |d| (d / SAMPLES_PLANNED).max(Duration::from_us(1)))
+}
+
+impl NodeSeries {
+    /// No sample yet; the first is due at the start of the run.
+    pub const fn new(interval: Duration) -> Self {
+        Self { interval, next: Time::ZERO, rows: Vec::new() }
+    }
+
+    /// When the next sample is due.
+    pub const fn next(&self) -> Time {
+        self.next
+    }
+
+    /// Takes the sample that is due, when it is due at `now`: asked before an event is served, it
+    /// shows what the events before have left.
+    #[inline]
+    pub fn sample(&mut self, now: Time, device: &Device) {
+        if now >= self.next {
+            self.take(now, device);
+        }
+    }
+
+    fn take(&mut self, now: Time, device: &Device) {
+        if self.rows.len() >= SAMPLES_MAX {
+            let mut keep = false;
+            self.rows.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.interval = self.interval * 2;
+        }
+        self.rows.push((self.next, samples_of(device)));
+        // Instants in which nothing happened are left out.
+        let interval = self.interval.as_ps();
+        self.next = Time::from_ps((now.as_ps() / interval + 1).saturating_mul(interval));
+    }
+
+    /// The samples: the instant, then one per port.
+    pub fn rows(&self) -> &[(Time, Vec<PortSample>)] {
+        &self.rows
+    }
+}
+
+/// What each port of a device shows now. A host's port has no switch counters: its books stand for
+/// them in the report.
+fn samples_of(device: &Device) -> Vec<PortSample> {
+    match device {
+        Device::Switch(switch) => (0..)
+            .map(PortId)
+            .take(switch.config().ports.len())
+            .map(|port| {
+                let counters = switch.port_counters(port);
+                PortSample {
+                    queue_bytes: switch.queue_bytes(port).iter().sum(),
+                    rx_bytes: counters.rx_bytes,
+                    tx_bytes: counters.tx_bytes,
+                }
+            })
+            .collect(),
+        Device::Host(_) => Vec::new(),
+    }
+}

@@ -1,0 +1,122 @@
+//! A topology in virtual time: `tailwater sim`.
+
+use crate::frame::SlabStore;
+use crate::lab::captures::Captures;
+use crate::lab::device::Device;
+use crate::lab::outcome::Finished;
+use crate::lab::plan::Plan;
+use crate::lab::series::{NodeSeries, interval_for};
+use crate::lab::topology::{Attachment, Topology};
+use crate::measure::LatencyHistogram;
+use crate::measure::report::{Clock, Driver};
+use crate::node::PortId;
+use crate::sim::{Network, PortRef};
+use crate::time::{Duration, Time};
+
+/// Chunks of the simulator's store, at most: 8 GiB of frames.
+const CHUNKS_MAX: u32 = 1 << 24;
+
+/// A run without an end of its own is given up after this much node time.
+pub const QUIET_LIMIT: Duration = Duration::from_secs(3_600);
+
+/// Runs `plan` to the end that the topology sets. `progress` is told the node time now and then, and
+/// answers whether to go on.
+pub fn simulate(
+    topology: &Topology,
+    plan: Plan,
+    captures: &mut Captures,
+    mut progress: impl FnMut(Time) -> bool,
+) -> (Finished, Vec<NodeSeries>) {
+    let started = wall_now();
+    let ids: Vec<_> = plan.nodes.iter().map(|node| node.id).collect();
+    let mut network: Network<Device, SlabStore> = Network::new(SlabStore::new(CHUNKS_MAX));
+    let wires = lay_out(topology, plan, captures, &mut network);
+    let interval = interval_for(topology.run.duration);
+    let mut series = vec![NodeSeries::new(interval); topology.switches.len()];
+    let end = topology.run.duration.map(|duration| Time::ZERO + duration);
+    let limit = end.unwrap_or(Time::ZERO + QUIET_LIMIT);
+    let mut interrupted = false;
+    loop {
+        for (index, series) in series.iter_mut().enumerate() {
+            series.sample(network.now(), network.station(index).node());
+        }
+        if network.now() >= limit
+            || (end.is_none() && network.now() > Time::ZERO && network.is_quiet())
+        {
+            break;
+        }
+        if !progress(network.now()) {
+            interrupted = true;
+            break;
+        }
+        network.run_slice(interval, limit);
+    }
+    let reached = network.now();
+    let counters = |[there, back]: &[usize; 2]| {
+        network.link(*there).counters().plus(network.link(*back).counters())
+    };
+    let links = wires.iter().map(counters).collect();
+    let hops = network.link_hops();
+    let finished = Finished {
+        driver: Driver::Sim,
+        clock: Clock::Virtual,
+        dilation: 1,
+        nodes: ids.into_iter().zip(network.into_nodes()).collect(),
+        links,
+        reached,
+        wall: started.elapsed(),
+        lateness: LatencyHistogram::new(),
+        interrupted,
+        violations: Vec::new(),
+        extra: vec![("sim".to_owned(), serde_json::json!({ "link_hops": hops }))],
+    };
+    (finished, series)
+}
+
+#[allow(clippy::disallowed_methods, reason = "wall time of the run, which no node sees")]
+fn wall_now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+/// Adds every node and link, taps and link changes. Gives the wires of each link of the topology.
+fn lay_out(
+    topology: &Topology,
+    plan: Plan,
+    captures: &mut Captures,
+    network: &mut Network<Device, SlabStore>,
+) -> Vec<[usize; 2]> {
+    let ends: Vec<_> = (0..topology.links.len())
+        .map(|link| [0, 1].map(|end| plan.end(topology, link, end)))
+        .collect();
+    for (index, node) in plan.nodes.into_iter().enumerate() {
+        let ports = u16::try_from(node.ports.len()).unwrap_or(u16::MAX);
+        network.add(node.device, ports);
+        let station = network.station_mut(index);
+        for (number, port) in (0..).map(PortId).zip(&node.ports) {
+            if !matches!(port.attachment, Attachment::Link(..)) {
+                station.plan_link(Time::ZERO, number, false);
+            }
+        }
+        for (port, tap) in captures.take(index) {
+            station.set_tap(port, Box::new(tap));
+        }
+    }
+    let mut wires = Vec::new();
+    for (models, ends) in plan.links.into_iter().zip(&ends) {
+        // A node that is not ours is a kernel host: `check_is_ours` has refused those.
+        let [Some(a), Some(b)] =
+            ends.map(|end| end.map(|(station, port)| PortRef { station, port }))
+        else {
+            continue;
+        };
+        let [there, back] = models;
+        let (there, back) = network.connect(a, b, there, back);
+        wires.push([there, back]);
+    }
+    for (link, at, up) in Plan::link_events(topology) {
+        for (station, port) in ends[link].into_iter().flatten() {
+            network.station_mut(station).plan_link(at, port, up);
+        }
+    }
+    wires
+}
