@@ -10,6 +10,9 @@ pub mod schedule;
 mod sink;
 mod source;
 
+#[cfg(test)]
+mod tests;
+
 pub use agent::{Host, HostStats};
 pub use config::{Arrivals, HostConfig, HostConfigError, StreamConfig, StreamTarget};
 pub use sink::{ExpectedStream, SequenceErrors, StreamReceived, WINDOW_FRAMES};
