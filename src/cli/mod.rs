@@ -1,6 +1,7 @@
 //! The command line: one thin file per subcommand.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the command line is what prints")]
 
+pub mod doctor;
 pub mod exit;
 pub mod lab;
 pub mod lab_run;
@@ -29,6 +30,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Check that this machine has what tailwater needs
+    Doctor(doctor::DoctorArgs),
     /// Send a capture through a switch, in capture time
     Replay(replay::ReplayArgs),
     /// Labs from topology files: namespaces, links, switches, hosts
@@ -68,6 +71,7 @@ impl Command {
     fn run(self) -> Result<(), Failure> {
         use clap::CommandFactory as _;
         match self {
+            Self::Doctor(args) => args.run(),
             Self::Replay(args) => args.run(),
             Self::Lab(args) => args.run(),
             Self::Set(args) => args.run(),

@@ -83,17 +83,23 @@ impl Interface {
 
     /// Whether there is a carrier, by the driver: `IFF_RUNNING` may lag by a second.
     fn carrier(&self) -> Option<bool> {
+        const ETHTOOL_GLINK: u32 = 0x0a;
+        self.ethtool_value(ETHTOOL_GLINK, 0).map(|value| value != 0)
+    }
+
+    /// Runs an ethtool command that reads or sets one value; gives the value afterwards, or None
+    /// when the driver or our capabilities do not allow it. Only for commands on one value.
+    pub(crate) fn ethtool_value(&self, command: u32, data: u32) -> Option<u32> {
         /// `struct ethtool_value` of `linux/ethtool.h`.
         #[repr(C)]
         struct Value {
             command: u32,
             data: u32,
         }
-        const ETHTOOL_GLINK: u32 = 0x0a;
-        let mut value = Value { command: ETHTOOL_GLINK, data: 0 };
-        // SAFETY: `Value` is laid out as the structure of this command.
+        let mut value = Value { command, data };
+        // SAFETY: `Value` is laid out as the structure of commands on one value.
         let asked = unsafe { sys::ethtool_request(self.socket.as_fd(), &self.name, &mut value) };
-        asked.ok().map(|()| value.data != 0)
+        asked.ok().map(|()| value.data)
     }
 
     /// Receive queues that have a transmit queue of the same number; 1 when the driver does not say.

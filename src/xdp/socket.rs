@@ -124,8 +124,14 @@ impl SharedUmem {
             let smallest = RingSizes { rx: 2, tx: 2, fill: 2, completion: 2 };
             set_ring_sizes(fd.as_fd(), &smallest)?;
             // In a new namespace the loopback interface has index 1. Later sockets inherit these.
-            let flags = sys::XDP_COPY | sys::XDP_USE_NEED_WAKEUP | sys::XDP_USE_SG;
-            sys::bind_xdp(fd.as_fd(), 1, 0, flags, None)?;
+            let flags = sys::XDP_COPY | sys::XDP_USE_NEED_WAKEUP;
+            match sys::bind_xdp(fd.as_fd(), 1, 0, flags | sys::XDP_USE_SG, None) {
+                // Before Linux 6.6 there are no chains of descriptors.
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                    sys::bind_xdp(fd.as_fd(), 1, 0, flags, None)?;
+                }
+                other => other?,
+            }
             Ok(fd)
         })?;
         // Another thread may have been faster; then ours is closed again.
