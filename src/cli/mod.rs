@@ -7,6 +7,7 @@ pub mod lab;
 pub mod lab_run;
 pub mod outcome;
 pub mod replay;
+mod replay_live;
 pub mod report;
 pub mod run_flags;
 pub mod set;

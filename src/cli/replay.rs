@@ -12,12 +12,13 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 use super::Failure;
 use super::outcome::{self, OutputFlags};
+use super::replay_live::Live;
 use crate::lab::topology::Topology;
 use crate::measure::RunDir;
 use crate::measure::report::SwitchReport;
 use crate::node::PortId;
 use crate::replay::run::{self, Finished};
-use crate::replay::{CaptureReader, Ingress, OutputFiles, Replay, Stopped};
+use crate::replay::{CaptureReader, Ingress, OutputFiles, Replay, Speed, Stopped};
 use crate::switch::{Switch, SwitchConfig};
 use crate::time::Duration;
 
@@ -48,6 +49,18 @@ pub struct ReplayArgs {
     /// report.json
     #[arg(long, visible_alias = "run-dir", value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Send the capture on this interface instead, from memory, by AF_XDP
+    #[arg(long, value_name = "IF", conflicts_with_all = ["switch", "ingress", "out"])]
+    live: Option<String>,
+    /// How fast: original, topspeed, xN, or a rate such as 2.5Mpps or 10Gbps
+    #[arg(long, value_name = "SPEED", requires = "live", default_value = "original")]
+    speed: Speed,
+    /// How often
+    #[arg(long = "loop", value_name = "N", requires = "live", default_value_t = 1)]
+    loops: u64,
+    /// Send even on the interface that carries the default route
+    #[arg(long, requires = "live")]
+    allow_default_route: bool,
     /// The run's seed
     #[arg(long)]
     seed: Option<u64>,
@@ -68,13 +81,26 @@ impl ReplayArgs {
     /// not balance.
     pub fn run(&self) -> Result<(), Failure> {
         let started = wall();
-        let (config, ingress) = self.switch()?;
-        let seed = config.seed;
         let name = self.capture.display().to_string();
         let fails = |what: &dyn std::fmt::Display| Failure::Running(format!("{name}: {what}"));
         let interrupted = on_interrupt()?;
         let source = self.open(&interrupted)?;
         let mut reader = CaptureReader::new(source).map_err(|error| fails(&error))?;
+        let gap_max = self.gap_max.unwrap_or(Duration::MAX);
+        if let Some(interface) = &self.live {
+            let live = Live {
+                name: &name,
+                interface,
+                speed: self.speed,
+                loops: self.loops,
+                gap_max,
+                allow_default_route: self.allow_default_route,
+                json: self.json,
+            };
+            return live.run(&mut reader, &interrupted);
+        }
+        let (config, ingress) = self.switch()?;
+        let seed = config.seed;
         let dir = RunDir::create("replay", self.out.as_deref())?;
         dir.write_config(&self.effective_config(&config)?)?;
         let names = config.ports.iter().map(|port| port.name.clone()).collect();
@@ -83,7 +109,6 @@ impl ReplayArgs {
         let ports = u16::try_from(config.ports.len()).unwrap_or(u16::MAX);
         let chunks = run::chunks_for(&config);
         let switch = Switch::new(config).map_err(|error| Failure::Usage(error.to_string()))?;
-        let gap_max = self.gap_max.unwrap_or(Duration::MAX);
         let replay = Replay::new(switch, ports, ingress, gap_max, chunks);
         let finished =
             run::run(replay, &mut reader, || interrupted.load(Ordering::Relaxed), &mut files)

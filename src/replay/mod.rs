@@ -5,6 +5,7 @@ pub mod clock;
 pub mod driver;
 pub mod ingress;
 pub mod link_type;
+pub mod live;
 pub mod output;
 pub mod pacing;
 mod pcap;

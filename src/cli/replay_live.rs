@@ -1,0 +1,122 @@
+//! `tailwater replay --live IF`: a capture sent on an interface.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::json;
+
+use super::Failure;
+use super::outcome::print;
+use crate::measure::draw::show_ns;
+use crate::replay::live::{self, Preloaded, Sending};
+use crate::replay::{CaptureReader, Speed, Stopped};
+use crate::time::Duration;
+use crate::xdp::{ChunkSize, NetNs, Port, PortConfig, PortError, Steering, UmemStore};
+
+/// UMEM of the sender: 64 MiB.
+const CHUNKS: u32 = 16_384;
+
+/// What to send, and how.
+#[derive(Debug)]
+pub(super) struct Live<'a> {
+    pub(super) name: &'a str,
+    pub(super) interface: &'a str,
+    pub(super) speed: Speed,
+    pub(super) loops: u64,
+    pub(super) gap_max: Duration,
+    pub(super) allow_default_route: bool,
+    pub(super) json: bool,
+}
+
+impl Live<'_> {
+    /// Preloads the capture and sends it.
+    ///
+    /// # Errors
+    /// [`Failure::HostLacks`] when the port does not open, [`Failure::Running`] when a frame was
+    /// not sent or the capture is damaged, after all that was.
+    pub(super) fn run<R: std::io::Read>(
+        &self,
+        reader: &mut CaptureReader<R>,
+        interrupted: &AtomicBool,
+    ) -> Result<(), Failure> {
+        let name = self.name;
+        let stop = || interrupted.load(Ordering::Relaxed);
+        let (capture, stopped) = Preloaded::read(reader, self.gap_max, stop)
+            .map_err(|error| Failure::Running(format!("{name}: {error}")))?;
+        if matches!(stopped, Some(Stopped::Interrupted(_))) {
+            return Err(Failure::Interrupted);
+        }
+        let mut store = UmemStore::new(ChunkSize::Bytes4096, CHUNKS).map_err(|error| {
+            Failure::HostLacks(format!("no memory for the UMEM: {error} (`tailwater doctor`)"))
+        })?;
+        let mut config = PortConfig::new(NetNs::Current, self.interface);
+        config.queues = vec![0];
+        // We only send: what comes in is the kernel's.
+        config.steering = Steering::Matches(Vec::new());
+        config.allow_default_route = self.allow_default_route;
+        let mut port = Port::open(&mut store, config).map_err(|error| match error {
+            PortError::NoInterface { .. } | PortError::DefaultRoute { .. } => {
+                Failure::Usage(error.to_string())
+            }
+            _ => Failure::HostLacks(error.to_string()),
+        })?;
+        let sending = live::send(&capture, &mut port, &mut store, self.speed, self.loops, stop);
+        let dropped = port.counters().tx_kernel_dropped;
+        port.close(&mut store);
+        self.print(&sending, dropped)?;
+        if sending.interrupted {
+            return Err(Failure::Interrupted);
+        }
+        if let Some(stopped) = stopped {
+            return Err(Failure::Running(format!("{name}: {stopped}")));
+        }
+        // A record without a byte is no frame: discarded and counted, and no failure.
+        let frames = sending.failed.iter().filter(|(reason, _)| **reason != "zero_length");
+        let failed: u64 = frames.map(|(_, count)| count).sum::<u64>() + dropped;
+        if failed > 0 {
+            return Err(Failure::Running(format!(
+                "{name}: {failed} of {} records were not sent on {}",
+                sending.records, self.interface
+            )));
+        }
+        Ok(())
+    }
+
+    fn print(&self, sending: &Sending, dropped: u64) -> Result<(), Failure> {
+        let (lateness, gaps) = (sending.lateness.percentiles(), sending.gap_error.percentiles());
+        if self.json {
+            let text = json!({
+                "capture": self.name,
+                "interface": self.interface,
+                "speed": self.speed.to_string(),
+                "records": sending.records,
+                "sent": sending.sent,
+                "failed": sending.failed,
+                "kernel_dropped": dropped,
+                "took_ns": sending.took.as_ns(),
+                "lateness_ns": lateness,
+                "gap_error_ns": gaps,
+            });
+            return print(&format!("{text:#}\n"));
+        }
+        let mut text = format!(
+            "{} records of {} on {} at {}: {} sent in {}\n",
+            sending.records, self.name, self.interface, self.speed, sending.sent, sending.took
+        );
+        for (reason, count) in &sending.failed {
+            text.push_str(&format!("failed: {reason} {count}\n"));
+        }
+        if dropped > 0 {
+            text.push_str(&format!("dropped by the kernel: {dropped}\n"));
+        }
+        text.push_str(&format!(
+            "lateness: p50 {}  p99 {}  max {}\ngap error: p50 {}  p99 {}  max {}\n",
+            show_ns(lateness.p50),
+            show_ns(lateness.p99),
+            show_ns(lateness.max),
+            show_ns(gaps.p50),
+            show_ns(gaps.p99),
+            show_ns(gaps.max)
+        ));
+        print(&text)
+    }
+}
