@@ -67,6 +67,11 @@ impl FrameRate {
         Self(frames * 1_000)
     }
 
+    /// A rate of `milli` thousandths of a frame per second.
+    pub const fn from_milli_pps(milli: u64) -> Self {
+        Self(milli)
+    }
+
     /// Thousandths of a frame per second.
     pub const fn as_milli_pps(self) -> u64 {
         self.0

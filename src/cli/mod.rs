@@ -5,6 +5,7 @@ pub mod doctor;
 pub mod exit;
 pub mod lab;
 pub mod lab_run;
+pub mod latency;
 pub mod outcome;
 pub mod replay;
 mod replay_live;
@@ -45,6 +46,8 @@ enum Command {
     Top(top::TopArgs),
     /// Run a topology file in virtual time, with no root
     Sim(sim::SimArgs),
+    /// Measure latency over real interfaces, or reflect for a measurement
+    Latency(Box<latency::LatencyArgs>),
     /// Render a run directory again
     Report(report::ReportArgs),
     /// Print shell completions
@@ -79,6 +82,7 @@ impl Command {
             Self::Show(args) => args.run(),
             Self::Top(args) => args.run(),
             Self::Sim(args) => args.run(),
+            Self::Latency(args) => args.run(),
             Self::Report(args) => args.run(),
             Self::Completions { shell } => {
                 clap_complete::generate(

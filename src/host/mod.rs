@@ -15,5 +15,6 @@ mod tests;
 
 pub use agent::{Host, HostStats};
 pub use config::{Arrivals, HostConfig, HostConfigError, StreamConfig, StreamTarget};
+pub(crate) use sink::Sink;
 pub use sink::{ExpectedStream, SequenceErrors, StreamReceived, WINDOW_FRAMES};
 pub use source::{StreamSent, stream_payload};

@@ -140,13 +140,13 @@ pub struct StreamReceived {
 
 /// One stream that ends here.
 #[derive(Clone, Debug)]
-pub(super) struct Sink {
+pub(crate) struct Sink {
     window: SequenceWindow,
     report: StreamReceived,
 }
 
 impl Sink {
-    pub(super) fn new(expected: ExpectedStream) -> Self {
+    pub(crate) fn new(expected: ExpectedStream) -> Self {
         Self {
             window: SequenceWindow::new(),
             report: StreamReceived {
@@ -163,12 +163,12 @@ impl Sink {
         }
     }
 
-    pub(super) const fn id(&self) -> u32 {
+    pub(crate) const fn id(&self) -> u32 {
         self.report.id
     }
 
     /// A frame of the stream has come whole.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         now: Time,
         sequence: u64,
@@ -191,7 +191,7 @@ impl Sink {
         }
     }
 
-    pub(super) const fn report(&self) -> &StreamReceived {
+    pub(crate) const fn report(&self) -> &StreamReceived {
         &self.report
     }
 }

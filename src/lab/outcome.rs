@@ -176,11 +176,7 @@ fn flow_report(
         flow.verified = true;
         return (flow, LatencyHistogram::new());
     };
-    counts.received = received.received;
-    counts.lost = counts.sent.saturating_sub(received.received);
-    counts.duplicates = received.sequence.duplicate;
-    counts.out_of_order = received.sequence.out_of_order;
-    counts.content_errors = received.content_errors;
+    counts = SequenceCounts::of(counts.planned, counts.sent, received);
     flow.bytes = received.bytes;
     flow.finish_ns = received.last_arrival.map(Time::as_ns);
     let span = flow.finish_ns.map_or(0, |finish| finish.saturating_sub(flow.start_ns));
@@ -199,5 +195,7 @@ const fn link_report(counters: &LinkCounters) -> LinkReport {
         in_flight: counters.in_flight(),
         kernel_dropped: counters.kernel_dropped,
         duplicated: 0,
+        lost_down: counters.lost_down,
+        corrupted: counters.corrupted,
     }
 }

@@ -3,6 +3,7 @@
 pub mod draw;
 pub mod histogram;
 mod html;
+pub mod latency;
 pub mod plot;
 pub mod progress;
 pub mod report;

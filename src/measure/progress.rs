@@ -58,6 +58,11 @@ impl Progress {
         self.bar.set_position(position);
     }
 
+    /// What the run is doing now.
+    pub fn say(&self, what: &str) {
+        self.bar.set_message(what.to_owned());
+    }
+
     /// Takes the bar from the screen, so that the result stands alone.
     pub fn finish(&self) {
         self.bar.finish_and_clear();

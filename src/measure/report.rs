@@ -6,7 +6,7 @@
 mod flow;
 mod node;
 mod switch;
-mod text;
+pub(crate) mod text;
 
 use std::collections::BTreeMap;
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::host::StreamReceived;
 use crate::measure::histogram::Percentiles;
 
 /// One link, both directions together, in frames:
@@ -13,7 +14,7 @@ pub struct LinkReport {
     pub sent: u64,
     /// Arrived at the other end.
     pub delivered: u64,
-    /// Lost by the link model: loss, corruption, a link that was down.
+    /// Lost by the link model: loss, corruption and a link that was down together.
     pub lost: u64,
     /// On the wire when the run ended.
     pub in_flight: u64,
@@ -22,6 +23,12 @@ pub struct LinkReport {
     /// Made by the link model.
     #[serde(skip_serializing_if = "is_zero")]
     pub duplicated: u64,
+    /// Of those lost, frames on a link that was down.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub lost_down: u64,
+    /// Of those lost, frames with a wrong FCS.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub corrupted: u64,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -55,8 +62,29 @@ pub struct SequenceCounts {
     pub duplicates: u64,
     /// Frames that arrived after a later one.
     pub out_of_order: u64,
+    /// Frames whose number was above the expected one: a gap began.
+    pub seq_too_high: u64,
+    /// Frames whose number was below the expected one.
+    pub seq_too_low: u64,
     /// Frames whose payload was not what the sender wrote.
     pub content_errors: u64,
+}
+
+impl SequenceCounts {
+    /// The counts of a stream of which `planned` frames were due and `sent` left.
+    pub const fn of(planned: u64, sent: u64, received: &StreamReceived) -> Self {
+        Self {
+            planned,
+            sent,
+            received: received.received,
+            lost: sent.saturating_sub(received.received),
+            duplicates: received.sequence.duplicate,
+            out_of_order: received.sequence.out_of_order,
+            seq_too_high: received.sequence.seq_too_high,
+            seq_too_low: received.sequence.seq_too_low,
+            content_errors: received.content_errors,
+        }
+    }
 }
 
 /// One stream or flow. What a transport does not have is absent.

@@ -1,0 +1,174 @@
+//! `tailwater latency` on veth pairs: every frame accounted for, and a stall that shows.
+
+#![allow(clippy::print_stdout, reason = "a test says what it measured")]
+
+mod namespaces;
+
+use std::path::Path;
+use std::process::Command;
+
+use namespaces::Pair;
+use tailwater::measure::latency::bench::never_interrupted;
+use tailwater::measure::latency::{Bench, BenchConfig, End, Stall, TrialOutcome, TrialPlan};
+use tailwater::measure::{LatencyHistogram, Report};
+use tailwater::time::{Duration, Time};
+use tailwater::units::FrameRate;
+
+const PPS: u64 = 10_000;
+
+fn end(interface: &str, netns: &str) -> End {
+    format!("{interface}@{netns}").parse().expect("an end")
+}
+
+fn trials(pair: &Pair, stalls: &[Option<Stall>]) -> Vec<TrialOutcome> {
+    let config = BenchConfig::new(end("a0", &pair.a), Some(end("b0", &pair.b)));
+    let mut bench = Bench::open(config, never_interrupted()).expect("the ports open");
+    let plan = TrialPlan { rate: FrameRate::from_pps(PPS), burst: 1, frames: 10_000 };
+    let outcomes = stalls.iter().map(|stall| bench.run(plan, *stall).expect("a trial")).collect();
+    bench.close();
+    outcomes
+}
+
+#[test]
+fn a_stalled_receiver_adds_the_samples_that_it_delays() {
+    if !namespaces::available() {
+        return;
+    }
+    let pair = Pair::new(1, 1_500);
+    let stall = Stall { at: Time::from_ns(400_000_000), length: Duration::from_ms(50) };
+    let outcomes = trials(&pair, &[None, Some(stall)]);
+    for outcome in &outcomes {
+        let counts = outcome.flow(1, "a", "b").stream.expect("a stream");
+        assert_eq!(counts.planned, 10_000);
+        assert_eq!(counts.sent, counts.received + counts.lost, "{counts:?}");
+        assert_eq!((counts.lost, counts.duplicates, counts.content_errors), (0, 0, 0));
+        assert_eq!(outcome.received.stream.delay.count(), counts.received);
+    }
+    check_stall(&outcomes[1]);
+}
+
+/// 50 ms at the rate delay half of their frames by more than 25 ms. What the machine itself did to
+/// sender and receiver is recorded, and widens the bounds by as much; on a quiet one they are 10 %.
+fn check_stall(outcome: &TrialOutcome) {
+    const HALF: Duration = Duration::from_ns(12_500_000);
+    let frames = |span: Duration| span.as_ns() * PPS / 1_000_000_000;
+    let mut away = outcome.received.away.clone();
+    away.sort();
+    let stalled = away.pop().expect("the stall is an absence");
+    assert!(stalled >= Duration::from_ms(50), "{stalled}");
+    let expected = frames(stalled - Duration::from_ms(25));
+    let others: u64 = away.into_iter().filter(|span| *span > HALF).map(frames).sum();
+    let noise = others + outcome.sent.lateness.count_above_ns(HALF.as_ns());
+    let late = outcome.received.stream.delay.count_above_ns(25_000_000);
+    println!("{late} samples above 25 ms, {expected} expected after {stalled}, noise {noise}");
+    assert!(late.abs_diff(expected) <= expected / 10 + noise, "{late} of {expected} +- {noise}");
+}
+
+fn tailwater(args: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_tailwater")).args(args).output().expect("runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn the_command_writes_a_run_that_other_tools_read() {
+    if !namespaces::available() {
+        return;
+    }
+    let pair = Pair::new(1, 1_500);
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = dir.path().join("run");
+    let (tx, rx) = (format!("a0@{}", pair.a), format!("b0@{}", pair.b));
+    let (code, out, err) = tailwater(&[
+        "latency",
+        "--tx",
+        &tx,
+        "--rx",
+        &rx,
+        "--rate",
+        "20Kpps",
+        "--count",
+        "5000",
+        "--udp",
+        "198.18.0.1,198.19.0.1",
+        "--size",
+        "128B",
+        "--json",
+        "--run-dir",
+        run.to_str().expect("UTF-8"),
+    ]);
+    assert_eq!(code, Some(0), "{err}");
+    let report = Report::from_json(&out).expect("one JSON document");
+    let counts = report.flows[0].stream.expect("a stream");
+    assert_eq!((counts.planned, counts.sent), (5_000, counts.received + counts.lost));
+    assert_eq!(report.latency_ns.count, counts.received);
+    assert_eq!(report.extra["latency"]["path"], "one-way");
+    check_files(&run, report.latency_ns.count);
+
+    let (code, out, err) = tailwater(&["report", run.to_str().expect("UTF-8")]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("frames_conserved: yes") && out.contains("p99.9"), "{out}");
+}
+
+fn check_files(run: &Path, samples: u64) {
+    let hgrm = std::fs::read_to_string(run.join("histograms/latency.hgrm")).expect("written");
+    assert!(hgrm.contains(&format!("Total count    = {samples:>12}]")), "{hgrm}");
+    let v2 = std::fs::read_to_string(run.join("histograms/latency.v2")).expect("written");
+    assert_eq!(LatencyHistogram::from_v2_base64(&v2).expect("decodes").count(), samples);
+    for name in ["report.json", "report.html", "config.toml"] {
+        assert!(run.join(name).is_file(), "{name}");
+    }
+}
+
+#[test]
+fn a_round_trip_comes_back_from_a_reflector() {
+    if !namespaces::available() {
+        return;
+    }
+    let pair = Pair::new(1, 1_500);
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut reflector = Command::new(env!("CARGO_BIN_EXE_tailwater"))
+        .args(["latency", "--reflect", &format!("b0@{}", pair.b)])
+        .stderr(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("runs");
+    let mut ready = String::new();
+    let stderr = reflector.stderr.take().expect("piped");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stderr), &mut ready).expect("a line");
+    let (code, out, err) = tailwater(&[
+        "latency",
+        "--tx",
+        &format!("a0@{}", pair.a),
+        "--rate",
+        "5Kpps",
+        "--count",
+        "2000",
+        "--json",
+        "--run-dir",
+        dir.path().join("run").to_str().expect("UTF-8"),
+    ]);
+    let pid = i32::try_from(reflector.id()).expect("a pid");
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGINT)
+        .expect("alive");
+    assert_eq!(reflector.wait().expect("ended").code(), Some(0));
+    assert!(ready.starts_with("ready: reflecting on b0"), "{ready}");
+    assert_eq!(code, Some(0), "{err}");
+    let report = Report::from_json(&out).expect("one JSON document");
+    let counts = report.flows[0].stream.expect("a stream");
+    assert_eq!((counts.sent, counts.lost), (2_000, 0), "{out}");
+    assert_eq!(report.extra["latency"]["path"], "round-trip");
+}
+
+#[test]
+fn wrong_usage_says_what_is_wrong() {
+    let (code, _, err) = tailwater(&["latency", "--tx", "nosuch0", "--rx", "nosuch1"]);
+    assert!(matches!(code, Some(1 | 2)) && err.contains("nosuch"), "{code:?} {err}");
+    let (code, _, err) = tailwater(&["latency", "--tx", "lo", "--rx", "lo", "--size", "20B"]);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("64B to 9018B"), "{err}");
+    let (code, _, err) = tailwater(&["latency", "--rx", "lo"]);
+    assert_eq!(code, Some(2), "{err}");
+    let (code, _, err) = tailwater(&["latency", "--tx", "lo", "--rate", "10"]);
+    assert!(code == Some(2) && err.contains("needs a unit"), "{err}");
+}
