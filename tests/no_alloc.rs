@@ -1,13 +1,15 @@
-//! Once it is warm, the switch allocates nothing per frame: forwarded, flooded, tagged, dropped.
+//! Once they are warm, a switch and a host allocate nothing per frame: forwarded, flooded, tagged,
+//! dropped; sent, received, answered.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use tailwater::frame::{FrameStore, SlabStore};
+use tailwater::host::{Arrivals, ExpectedStream, Host, HostConfig, StreamConfig, StreamTarget};
 use tailwater::node::{Node, PortId};
 use tailwater::switch::{PortConfig, Switch, SwitchConfig, VlanMode};
 use tailwater::time::{Duration, Time};
-use tailwater::units::Rate;
+use tailwater::units::{AnyRate, Rate};
 use tailwater::wire::MacAddr;
 
 thread_local! {
@@ -115,5 +117,98 @@ fn no_allocation_per_frame() {
     drop(std::hint::black_box(vec![0_u8; 100]));
     assert_eq!(allocations() - counted, 1, "the counter counts");
     switch.drain(&mut store);
+    assert_eq!(store.outstanding(), 0);
+}
+
+fn host_config(n: u8) -> HostConfig {
+    HostConfig {
+        name: format!("h{n}"),
+        port_name: "eth0".to_owned(),
+        mac: MacAddr([2, 0, 0, 0, 0, n]),
+        ipv4: Some(([10, 0, 0, n].into(), 24)),
+        ipv6: Some(([0xfd00, 0, 0, 0, 0, 0, 0, u16::from(n)].into(), 64)),
+        rate: Rate::from_gbps(10),
+        mtu_bytes: 9_000,
+        overhead_bytes: 24,
+        queue_frames_max: 8,
+        streams: Vec::new(),
+        seed: 1,
+    }
+}
+
+#[test]
+fn a_host_allocates_nothing_per_frame() {
+    let mut from = host_config(1);
+    let to = host_config(2);
+    for (id, v6, frame_bytes, gbps) in
+        [(1, false, 66, 1), (2, true, 1_400, 2), (3, false, 9_014, 8)]
+    {
+        let (v4_address, v6_address) = (to.ipv4.expect("set").0, to.ipv6.expect("set").0);
+        from.streams.push(StreamConfig {
+            id,
+            target: StreamTarget {
+                mac: to.mac,
+                ip: if v6 { v6_address.into() } else { v4_address.into() },
+                vlan: v6.then_some((5, 3)),
+            },
+            source_port: 1,
+            destination_port: 2,
+            dscp: 0,
+            frame_bytes,
+            rate: AnyRate::Bits(Rate::from_gbps(gbps)),
+            arrivals: if v6 { Arrivals::Poisson } else { Arrivals::Constant },
+            start: Time::ZERO,
+            stop: Time::NEVER,
+            frames_max: u64::MAX,
+        });
+    }
+    let expected = [1, 2].map(|id| ExpectedStream { id });
+    let mut sender = Host::new(&from, &[]).expect("a sound configuration");
+    let mut receiver = Host::new(&to, &expected).expect("a sound configuration");
+    let mut store = SlabStore::new(512);
+    store.reserve(512);
+    // h1 asks for the address of h2.
+    let request = [
+        &[0xff; 6][..],
+        &[2, 0, 0, 0, 0, 1, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1],
+        &[10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2],
+    ]
+    .concat();
+    let mut before = 0;
+    for n in 0..20_000_u32 {
+        if n == 2_000 {
+            before = allocations();
+        }
+        let now = Node::<SlabStore>::next_deadline(&sender);
+        sender.on_timer(now, &mut store);
+        while let Some(port) = Node::<SlabStore>::next_ready_port(&mut sender, now) {
+            let Some(mut sent) = sender.poll_transmit(now, &mut store, port) else { continue };
+            if n % 7 == 6 {
+                let last = store.head(&sent.frame).len() - 1;
+                store.head_mut(&mut sent.frame)[last] ^= 1;
+            }
+            receiver.on_frame(sent.ends, &mut store, PortId(0), sent.frame);
+        }
+        if let Some(frame) = store.allocate_from(&request) {
+            receiver.on_frame(now, &mut store, PortId(0), frame);
+        }
+        receiver.on_timer(now, &mut store);
+        while let Some(port) = Node::<SlabStore>::next_ready_port(&mut receiver, now) {
+            if let Some(sent) = receiver.poll_transmit(now, &mut store, port) {
+                store.release(sent.frame);
+            }
+        }
+    }
+    assert_eq!(allocations() - before, 0);
+
+    let (sent, got) = (Node::<SlabStore>::ledger(&sender), Node::<SlabStore>::ledger(&receiver));
+    assert_eq!((sent.check(), got.check()), (Ok(()), Ok(())));
+    assert!(got.consumed > 20_000 && got.transmitted > 1_000, "{got:?}");
+    let reasons: Vec<&str> = sent.drops.iter().map(|(reason, _)| reason.name()).collect();
+    assert_eq!(reasons, ["nic_queue_full"], "11 Gb/s do not fit");
+    let reasons: Vec<&str> = got.drops.iter().map(|(reason, _)| reason.name()).collect();
+    assert_eq!(reasons, ["unhandled", "bad_checksum"]);
+    sender.drain(&mut store);
+    receiver.drain(&mut store);
     assert_eq!(store.outstanding(), 0);
 }
