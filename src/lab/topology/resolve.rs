@@ -17,6 +17,7 @@ use super::{
     LinkEnd, NodeId, Run, SwitchNode, Topology, natural, paths, streams,
 };
 use crate::host::HostConfig;
+use crate::host::config::QUEUE_FRAMES_MAX;
 use crate::line::ETHERNET_OVERHEAD_BYTES;
 use crate::node::PortId;
 use crate::switch::config::QUEUES;
@@ -636,8 +637,10 @@ impl<'a> Resolver<'a> {
                 self.issue(Issue::new(queues.span(), "a host has 1 to 64 queues"));
             }
             let frames = table.queue_frames.as_ref().or(defaults.queue_frames.as_ref());
-            if let Some(frames) = frames.filter(|frames| *frames.get_ref() == 0) {
-                self.issue(Issue::new(frames.span(), "a host's queue holds at least one frame"));
+            let holds = 1..=QUEUE_FRAMES_MAX;
+            if let Some(frames) = frames.filter(|frames| !holds.contains(frames.get_ref())) {
+                let message = format!("a host's queue holds 1 to {QUEUE_FRAMES_MAX} frames");
+                self.issue(Issue::new(frames.span(), message));
             }
             let (mac, ipv4, ipv6) = addresses[index];
             let config = HostConfig {

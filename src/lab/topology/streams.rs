@@ -15,8 +15,6 @@ use crate::units::AnyRate;
 const DESTINATION_PORT: u16 = 7_701;
 /// UDP source port of the first stream that does not say; the next ones follow.
 const SOURCE_PORT: u16 = 49_152;
-/// Bytes of a stream's own header behind UDP.
-const STREAM_HEADER_BYTES: u32 = 18;
 
 /// Resolves every stream table, and gives each sender its own.
 pub(super) fn streams(
@@ -236,8 +234,7 @@ fn size(
     let span = table.frame_bytes.as_ref().or(defaults);
     let span = span.map_or_else(|| table.from.span(), toml::Spanned::span);
     let tag = if table.vlan.is_some() { 4 } else { 0 };
-    let ip = if config.target.ip.is_ipv6() { 40 } else { 20 };
-    let least = 14 + tag + ip + 8 + STREAM_HEADER_BYTES;
+    let least = u32::try_from(config.headers_bytes()).unwrap_or(u32::MAX);
     let mtu = from.config.mtu_bytes.min(to.config.mtu_bytes);
     let most = mtu + 14 + tag;
     if !(least..=most).contains(&config.frame_bytes) {
