@@ -43,40 +43,52 @@ const fn is_tag(ether_type: u16) -> bool {
 /// # Errors
 /// [`DropReason::Runt`] below 14 bytes; [`DropReason::Malformed`] when the tags do not end within
 /// the frame or are more than four.
-#[inline]
+#[inline(always)]
 pub(super) fn parse(head: &[u8]) -> Result<Headers, DropReason> {
-    let Some(fixed) = head.first_chunk::<14>() else {
+    // Overlapping reads of eight bytes: the addresses with two bytes of what follows each.
+    let (Some(from_0), Some(from_6)) =
+        (head.first_chunk::<8>(), head.get(6..14).and_then(|bytes| bytes.first_chunk::<8>()))
+    else {
         return Err(DropReason::Runt);
     };
-    let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = *fixed;
+    let source_and_type = u64::from_be_bytes(*from_6);
+    // The lower 16 of the bits.
+    #[allow(clippy::cast_possible_truncation, reason = "the type is in the lower 16 bits")]
+    let ether_type = source_and_type as u16;
     let mut headers = Headers {
-        destination: u64::from_be_bytes([d0, d1, d2, d3, d4, d5, s0, s1]) >> 16,
-        source: u64::from_be_bytes([s0, s1, s2, s3, s4, s5, t0, t1]) >> 16,
+        destination: u64::from_be_bytes(*from_0) >> 16,
+        source: source_and_type >> 16,
         tag: None,
         tags: 0,
-        ether_type: u16::from_be_bytes([t0, t1]),
+        ether_type,
     };
-    if is_tag(headers.ether_type) {
-        parse_tags(head, &mut headers)?;
+    if is_tag(ether_type) {
+        (headers.tag, headers.tags, headers.ether_type) = parse_tags(head)?;
     }
     Ok(headers)
 }
 
-fn parse_tags(head: &[u8], headers: &mut Headers) -> Result<(), DropReason> {
-    let mut rest = &head[14..];
-    while is_tag(headers.ether_type) {
+/// The outer tag of a tagged frame, the number of tags, and the type behind them.
+#[inline(never)]
+fn parse_tags(head: &[u8]) -> Result<(Option<u16>, u32, u16), DropReason> {
+    let mut rest = head.get(14..).ok_or(DropReason::Malformed)?;
+    let mut outer = None;
+    let mut tags = 0;
+    loop {
         let ([c0, c1, t0, t1], behind) =
             rest.split_first_chunk::<4>().ok_or(DropReason::Malformed)?;
         let tag = u16::from_be_bytes([*c0, *c1]);
-        headers.tag = headers.tag.or(Some(tag));
-        headers.ether_type = u16::from_be_bytes([*t0, *t1]);
-        headers.tags += 1;
-        rest = behind;
-        if headers.tags > TAGS_MAX {
+        outer = outer.or(Some(tag));
+        tags += 1;
+        if tags > TAGS_MAX {
             return Err(DropReason::Malformed);
         }
+        let ether_type = u16::from_be_bytes([*t0, *t1]);
+        if !is_tag(ether_type) {
+            return Ok((outer, tags, ether_type));
+        }
+        rest = behind;
     }
-    Ok(())
 }
 
 impl Headers {

@@ -11,11 +11,14 @@
 use crate::node::PortId;
 use crate::time::{Duration, Time};
 
-/// Ages are kept in units of 2^16 ps (65.5 ns): a time stamp then fits 48 bits beside the port.
+/// Expiry is kept in units of 2^16 ps (65.5 ns): a time stamp then fits 48 bits beside the port.
 const TICK_BITS: u32 = 16;
 
-/// Set in a slot's value when it is never learned over and never ages.
+/// Set in a slot's value when it is never learned over; its expiry is [`NEVER_TICK`].
 const STATIC: u64 = 1 << 15;
+
+/// Later than every tick.
+const NEVER_TICK: u64 = u64::MAX >> TICK_BITS;
 
 /// The port, and whether it is static.
 const PLACE_MASK: u64 = 0xffff;
@@ -47,7 +50,7 @@ pub struct MacTableCounters {
 /// The table. A key has the VLAN, which is never 0, above the address; 0 is an empty slot.
 #[derive(Clone, Debug)]
 pub(super) struct MacTable {
-    /// Key, and value: the tick when last seen (48 bits), [`STATIC`], the port.
+    /// Key, and value: the tick when it expires (48 bits), [`STATIC`], the port.
     slots: Vec<[u64; 2]>,
     hash_shift: u32,
     entries_max: usize,
@@ -59,8 +62,8 @@ pub(super) struct MacTable {
     sweep_due: Time,
     sweep_gap: Duration,
     pass_gap: Duration,
-    /// The least tick that the pass under way has left in the table.
-    oldest: u64,
+    /// The first expiry that the pass under way has left in the table.
+    earliest: u64,
     counters: MacTableCounters,
 }
 
@@ -86,12 +89,13 @@ impl MacTable {
             entries_max,
             entries: 0,
             learned: 0,
+            // Rounded up; a sum with any tick stays within 64 bits.
             ageing_ticks: ageing.as_ps().div_ceil(1 << TICK_BITS),
             sweep_at: 0,
             sweep_due: Time::NEVER,
             sweep_gap: (pass_gap / steps).max(Duration::from_ps(1)),
             pass_gap: pass_gap.max(Duration::from_ps(1)),
-            oldest: u64::MAX,
+            earliest: NEVER_TICK,
             counters: MacTableCounters::default(),
         }
     }
@@ -120,35 +124,48 @@ impl MacTable {
         (slot + 1) & (self.slots.len() - 1)
     }
 
-    const fn expired(&self, value: u64, tick: u64) -> bool {
-        value & STATIC == 0 && tick.saturating_sub(value >> TICK_BITS) >= self.ageing_ticks
+    /// The value of a station seen at `now`.
+    #[inline]
+    fn fresh(&self, now: Time, place: u64) -> u64 {
+        let expiry = (tick_of(now) + self.ageing_ticks).min(NEVER_TICK - 1);
+        expiry << TICK_BITS | place
     }
 
     /// The port of a station that is known and has not been silent for too long.
     #[inline]
     pub(super) fn find(&self, now: Time, key: u64) -> Option<PortId> {
-        let mut at = self.home(key);
+        let home = self.home(key);
+        let [found, value] = self.slots[home];
+        let value = if found == key { value } else { self.find_behind(home, key) };
+        if expired(value, tick_of(now)) { None } else { Some(port_of(value)) }
+    }
+
+    /// The value of a station that is not at home; 0, which has expired, when there is none.
+    #[inline(never)]
+    fn find_behind(&self, home: usize, key: u64) -> u64 {
+        let mut at = home;
         for _ in 0..PROBES_MAX {
             let [found, value] = self.slots[at];
             if found == key {
-                return (!self.expired(value, tick_of(now))).then(|| port_of(value));
+                return value;
             }
             if found == 0 {
                 break;
             }
             at = self.after(at);
         }
-        None
+        0
     }
 
     /// A frame of the station has come by `port`.
     #[inline]
     pub(super) fn learn(&mut self, now: Time, key: u64, port: PortId) {
         let home = self.home(key);
-        let [found, value] = &mut self.slots[home];
         let place = u64::from(port.0);
+        let fresh = self.fresh(now, place);
+        let [found, value] = &mut self.slots[home];
         if *found == key && *value & PLACE_MASK == place {
-            *value = tick_of(now) << TICK_BITS | place;
+            *value = fresh;
         } else {
             self.learn_slowly(now, key, place, home);
         }
@@ -158,14 +175,14 @@ impl MacTable {
     #[inline(never)]
     fn learn_slowly(&mut self, now: Time, key: u64, place: u64, home: usize) {
         let tick = tick_of(now);
-        let fresh = tick << TICK_BITS | place;
+        let fresh = self.fresh(now, place);
         let mut at = home;
         let mut reusable = None;
         for _ in 0..PROBES_MAX {
             let [found, value] = self.slots[at];
             if found == key {
                 if value & STATIC == 0 {
-                    if value & PLACE_MASK != place && !self.expired(value, tick) {
+                    if value & PLACE_MASK != place && !expired(value, tick) {
                         self.counters.moved += 1;
                     }
                     self.slots[at][1] = fresh;
@@ -178,7 +195,7 @@ impl MacTable {
                 }
                 break;
             }
-            if reusable.is_none() && self.expired(value, tick) {
+            if reusable.is_none() && expired(value, tick) {
                 reusable = Some(at);
             }
             at = self.after(at);
@@ -196,7 +213,7 @@ impl MacTable {
         }
         self.slots[at] = [key, fresh];
         if self.sweep_due == Time::NEVER {
-            self.sweep_due = self.expiry(tick);
+            self.sweep_due = time_of(fresh >> TICK_BITS);
         }
     }
 
@@ -211,7 +228,7 @@ impl MacTable {
                     return false;
                 }
                 self.entries += usize::from(new);
-                self.slots[at] = [key, STATIC | u64::from(port.0)];
+                self.slots[at] = [key, NEVER_TICK << TICK_BITS | STATIC | u64::from(port.0)];
                 return true;
             }
             at = self.after(at);
@@ -255,12 +272,6 @@ impl MacTable {
         self.learned -= 1;
     }
 
-    /// When a station last seen at `tick` is too old.
-    const fn expiry(&self, tick: u64) -> Time {
-        let due = tick.saturating_add(self.ageing_ticks);
-        if due > u64::MAX >> TICK_BITS { Time::NEVER } else { Time::from_ps(due << TICK_BITS) }
-    }
-
     /// When the sweep has something to do.
     #[inline]
     pub(super) const fn next_deadline(&self) -> Time {
@@ -276,28 +287,38 @@ impl MacTable {
         let end = (self.sweep_at + SWEEP_SLOTS).min(self.slots.len());
         while self.sweep_at < end {
             let [key, value] = self.slots[self.sweep_at];
-            if key != 0 && self.expired(value, tick) {
+            if key != 0 && expired(value, tick) {
                 self.remove(self.sweep_at);
                 self.counters.aged += 1;
                 continue;
             }
-            if key != 0 && value & STATIC == 0 {
-                self.oldest = self.oldest.min(value >> TICK_BITS);
+            if key != 0 {
+                self.earliest = self.earliest.min(value >> TICK_BITS);
             }
             self.sweep_at += 1;
         }
         self.sweep_due = if self.learned == 0 {
             self.sweep_at = 0;
-            self.oldest = u64::MAX;
+            self.earliest = NEVER_TICK;
             Time::NEVER
         } else if end < self.slots.len() {
             now + self.sweep_gap
         } else {
             self.sweep_at = 0;
-            let oldest = std::mem::replace(&mut self.oldest, u64::MAX).min(tick);
-            self.expiry(oldest).max(now + self.pass_gap)
+            // A station learned behind the sweep, in this pass, expires after those it has seen.
+            let earliest = std::mem::replace(&mut self.earliest, NEVER_TICK);
+            time_of(earliest.min(self.fresh(now, 0) >> TICK_BITS)).max(now + self.pass_gap)
         };
     }
+}
+
+const fn time_of(tick: u64) -> Time {
+    Time::from_ps(tick << TICK_BITS)
+}
+
+#[inline]
+const fn expired(value: u64, tick: u64) -> bool {
+    value >> TICK_BITS <= tick
 }
 
 const fn port_of(value: u64) -> PortId {

@@ -8,7 +8,7 @@
 use super::buffer::Buffer;
 use super::check::SwitchConfigError;
 use super::classify::{self, Classifier};
-use super::config::{QUEUES, SwitchConfig};
+use super::config::{PortConfig, QUEUES, SwitchConfig, Trust};
 use super::counters::PortCounters;
 use super::mac_table::{MacTable, MacTableCounters, key_of};
 use super::port::Port;
@@ -37,8 +37,6 @@ pub struct Switch {
     up: PortSet,
     queued: u64,
     replicated: u64,
-    /// The latest instant that a driver has named.
-    now: Time,
 }
 
 /// What the ingress stages found out about a frame.
@@ -81,18 +79,21 @@ impl Switch {
             up.insert(port);
         }
         let buffer = Buffer::new(config.buffer_bytes, config.cell_bytes);
+        let classifier = Classifier::new(&config);
+        let port = |port: &PortConfig| {
+            Port::new(port, classifier.queue(port.default_priority), config.overhead_bytes)
+        };
         Ok(Self {
-            ports: config.ports.iter().map(|port| Port::new(port, config.overhead_bytes)).collect(),
+            ports: config.ports.iter().map(port).collect(),
             vlans: Vlans::new(&config),
             macs,
-            classifier: Classifier::new(&config),
+            classifier,
             pool: Pool::new(buffer.cells()),
             buffer,
             ready: Ready::new(),
             up,
             queued: 0,
             replicated: 0,
-            now: Time::ZERO,
             config,
         })
     }
@@ -152,7 +153,7 @@ impl Switch {
     }
 
     /// The ingress stages: counters, checks, VLAN, learning, look-up, class.
-    #[inline]
+    #[inline(always)]
     fn receive(
         &mut self,
         now: Time,
@@ -170,10 +171,17 @@ impl Switch {
             return Err(DropReason::SourceMulticast);
         }
         let vlan = vlan_of(headers.tag, port.untagged_vlan);
-        let members = &self.vlans.get(vlan).members;
-        if !members.contains(ingress.index()) {
-            let link_local = headers.is_to_link_local();
-            return Err(if link_local { DropReason::LinkLocal } else { DropReason::VlanIngress });
+        // A port is a member of the VLAN of its untagged frames, if it has one.
+        if vlan != port.untagged_vlan || vlan == 0 {
+            let members = &self.vlans.get(vlan).members;
+            if !members.contains(ingress.index()) {
+                let link_local = headers.is_to_link_local();
+                return Err(if link_local {
+                    DropReason::LinkLocal
+                } else {
+                    DropReason::VlanIngress
+                });
+            }
         }
         let egress = if headers.is_to_group() {
             if headers.is_to_link_local() {
@@ -186,7 +194,13 @@ impl Switch {
         if port.flood {
             self.macs.learn(now, key_of(vlan, headers.source), ingress);
         }
-        let priority = self.classifier.priority(port.trust, port.default_priority, &headers, head);
+        let (priority, queue) = if headers.tag.is_none() && port.trust != Trust::Dscp {
+            (port.default_priority, port.default_queue)
+        } else {
+            let (trust, default) = (port.trust, port.default_priority);
+            let priority = self.classifier.priority(trust, default, &headers, head);
+            (priority, self.classifier.queue(priority))
+        };
         Ok(Arrival {
             now,
             ingress,
@@ -194,13 +208,13 @@ impl Switch {
             tag: headers.tag,
             tags: headers.tags,
             priority,
-            queue: self.classifier.queue(priority),
+            queue,
             egress,
         })
     }
 
     /// One destination, known from the MAC table.
-    #[inline]
+    #[inline(always)]
     fn forward<S: FrameStore>(
         &mut self,
         store: &mut S,
@@ -211,9 +225,6 @@ impl Switch {
         if egress == arrival.ingress {
             return self.discard(store, arrival.ingress, DropReason::SamePort, frame);
         }
-        if !self.vlans.get(arrival.vlan).members.contains(egress.index()) {
-            return self.discard(store, egress, DropReason::VlanEgress, frame);
-        }
         match self.admit(arrival, egress, frame.len_bytes()) {
             Ok(admission) => self.enqueue(store, arrival, egress, admission, frame),
             Err(reason) => self.discard(store, egress, reason, frame),
@@ -223,6 +234,7 @@ impl Switch {
     /// Every port of the VLAN that floods and is up, but the one the frame came by. The frame
     /// itself goes to the last of them, copies to the others, which are counted as replicated
     /// whether or not there was a frame for the copy.
+    #[inline(never)]
     fn flood<S: FrameStore>(&mut self, store: &mut S, arrival: &Arrival, frame: Frame) {
         let mut targets = self.vlans.get(arrival.vlan).flood.and(self.up);
         targets.remove(arrival.ingress.index());
@@ -250,22 +262,26 @@ impl Switch {
     }
 
     /// Whether the egress side takes a frame that now has `len_bytes` bytes.
-    #[inline]
+    #[inline(always)]
     fn admit(
         &mut self,
         arrival: &Arrival,
         egress: PortId,
         len_bytes: u32,
     ) -> Result<Admission, DropReason> {
-        let untagged = self.vlans.get(arrival.vlan).untagged.contains(egress.index());
         let port = &mut self.ports[egress.index()];
+        // Where the frame leaves as it came: no tag, in the VLAN of the port's untagged frames.
+        let tag = if arrival.tag.is_none() && port.untagged_vlan == arrival.vlan {
+            TagChange::Keep
+        } else {
+            self.vlans.tag_change(arrival.tag, arrival.vlan, arrival.priority, egress)?
+        };
         if !port.up {
             return Err(DropReason::LinkDown);
         }
         if !port.carries(len_bytes, arrival.tags) {
             return Err(DropReason::EgressMtu);
         }
-        let tag = TagChange::new(arrival.tag, arrival.vlan, arrival.priority, untagged);
         let len_bytes = tag.len_after(len_bytes);
         if !port.queue(arrival.queue).fits(len_bytes) {
             return Err(DropReason::QueueLimit);
@@ -278,7 +294,7 @@ impl Switch {
     }
 
     /// Puts an admitted frame into its queue.
-    #[inline]
+    #[inline(always)]
     fn enqueue<S: FrameStore>(
         &mut self,
         store: &mut S,
@@ -325,7 +341,6 @@ impl Switch {
 
     #[inline]
     fn advance(&mut self, now: Time) {
-        self.now = self.now.max(now);
         let ports = &self.ports;
         self.ready.advance(now, |port| ports[port].backlog != 0);
     }
@@ -346,7 +361,6 @@ impl Switch {
 
 impl<S: FrameStore> Node<S> for Switch {
     fn on_frame(&mut self, now: Time, store: &mut S, port: PortId, frame: Frame) {
-        self.now = self.now.max(now);
         match self.receive(now, port, frame.len_bytes(), store.head(&frame)) {
             Ok(arrival) => match arrival.egress {
                 Some(egress) => self.forward(store, &arrival, egress, frame),
@@ -357,7 +371,6 @@ impl<S: FrameStore> Node<S> for Switch {
     }
 
     fn on_timer(&mut self, now: Time, _store: &mut S) {
-        self.now = self.now.max(now);
         self.macs.sweep(now);
     }
 
@@ -395,11 +408,10 @@ impl<S: FrameStore> Node<S> for Switch {
     }
 
     fn next_deadline(&self) -> Time {
-        self.ready.next_deadline(self.now).min(self.macs.next_deadline())
+        self.ready.next_deadline().min(self.macs.next_deadline())
     }
 
     fn on_link(&mut self, now: Time, store: &mut S, port: PortId, up: bool) {
-        self.now = self.now.max(now);
         let index = port.index();
         let state = &mut self.ports[index];
         if state.up == up {
@@ -426,7 +438,6 @@ impl<S: FrameStore> Node<S> for Switch {
     }
 
     fn hold(&mut self, now: Time, port: PortId, held: bool) {
-        self.now = self.now.max(now);
         self.ports[port.index()].held = held;
         self.restart(now, port.index());
     }

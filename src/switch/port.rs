@@ -13,6 +13,8 @@ pub(super) struct Port {
     pub(super) untagged_vlan: u16,
     pub(super) trust: Trust,
     pub(super) default_priority: u8,
+    /// The queue of that priority.
+    pub(super) default_queue: u8,
     /// Floods and learns: inside the spanning tree.
     pub(super) flood: bool,
     pub(super) up: bool,
@@ -25,7 +27,7 @@ pub(super) struct Port {
 }
 
 impl Port {
-    pub(super) fn new(config: &PortConfig, overhead_bytes: u32) -> Self {
+    pub(super) fn new(config: &PortConfig, default_queue: u8, overhead_bytes: u32) -> Self {
         Self {
             mtu_bytes: config.mtu_bytes,
             untagged_vlan: match config.vlan {
@@ -34,6 +36,7 @@ impl Port {
             },
             trust: config.trust,
             default_priority: config.default_priority,
+            default_queue,
             flood: config.flood,
             up: true,
             held: false,

@@ -37,8 +37,19 @@ impl PortSet {
 
     /// The lowest port of the set.
     #[inline]
-    pub(super) fn first(&self) -> Option<PortId> {
-        (0_u16..).zip(&self.0).find(|(_, word)| **word != 0).map(|(at, word)| port_at(at, *word))
+    pub(super) const fn first(&self) -> Option<PortId> {
+        let [a, b, c, d] = self.0;
+        if a != 0 {
+            Some(port_at(0, a))
+        } else if b != 0 {
+            Some(port_at(1, b))
+        } else if c != 0 {
+            Some(port_at(2, c))
+        } else if d != 0 {
+            Some(port_at(3, d))
+        } else {
+            None
+        }
     }
 
     pub(super) const fn is_empty(&self) -> bool {
@@ -53,17 +64,15 @@ impl PortSet {
     }
 
     /// Takes the lowest port out.
-    #[inline]
     pub(super) fn pop(&mut self) -> Option<PortId> {
-        let (at, word) = (0_u16..).zip(&mut self.0).find(|(_, word)| **word != 0)?;
-        let port = port_at(at, *word);
-        *word &= *word - 1;
+        let port = self.first()?;
+        self.remove(port.index());
         Some(port)
     }
 }
 
 /// The lowest port of the word `at`, which is not zero.
-fn port_at(at: u16, word: u64) -> PortId {
+const fn port_at(at: u16, word: u64) -> PortId {
     // Fewer than 64 trailing zeros fit any integer.
     #[allow(clippy::cast_possible_truncation, reason = "at most 63")]
     let bit = word.trailing_zeros() as u16;

@@ -80,7 +80,7 @@ impl Pool {
     }
 
     /// Appends to a queue. The caller has found the frame admissible.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, queue: &mut Queue, frame: Frame, meta: Meta) {
         queue.bytes += u64::from(frame.len_bytes());
         let entry = Entry { frame: Some(frame), next: NONE, meta };
@@ -110,7 +110,7 @@ impl Pool {
     }
 
     /// Takes the frame at the head.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop(&mut self, queue: &mut Queue) -> Option<(Frame, Meta)> {
         let at = queue.head;
         let entry = self.entries.get_mut(at as usize)?;

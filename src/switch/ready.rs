@@ -16,6 +16,8 @@ pub(super) struct Ready {
     waiting: BinaryHeap<Reverse<u128>>,
     /// The ports in `waiting`, each once.
     in_waiting: PortSet,
+    /// When a port last became ready.
+    since: Time,
     /// Ports that the driver holds or whose link is down.
     stopped: PortSet,
 }
@@ -37,6 +39,7 @@ impl Ready {
             ready: PortSet::default(),
             waiting: BinaryHeap::with_capacity(PORTS_MAX),
             in_waiting: PortSet::default(),
+            since: Time::ZERO,
             stopped: PortSet::default(),
         }
     }
@@ -48,6 +51,7 @@ impl Ready {
             return;
         }
         if free_at <= now {
+            self.since = now;
             self.ready.insert(port);
         } else if !self.in_waiting.contains(port) {
             self.in_waiting.insert(port);
@@ -84,6 +88,7 @@ impl Ready {
             self.waiting.pop();
             self.in_waiting.remove(port);
             if !self.stopped.contains(port) && backlog(port) {
+                self.since = now;
                 self.ready.insert(port);
             }
         }
@@ -100,11 +105,11 @@ impl Ready {
         self.ready.first()
     }
 
-    /// When the next port becomes ready: `now` if one is.
+    /// When the next port becomes ready, or became so.
     #[inline]
-    pub(super) fn next_deadline(&self, now: Time) -> Time {
+    pub(super) fn next_deadline(&self) -> Time {
         if !self.ready.is_empty() {
-            return now;
+            return self.since;
         }
         self.waiting.peek().map_or(Time::NEVER, |first| parts(*first).0)
     }
@@ -121,9 +126,9 @@ mod tests {
         ready.arm(now, 9, Time::from_ns(10));
         ready.arm(now, 200, Time::from_ns(30));
         ready.arm(now, 3, Time::from_ns(20));
-        assert_eq!((ready.first(), ready.next_deadline(now)), (Some(PortId(9)), now));
+        assert_eq!((ready.first(), ready.next_deadline()), (Some(PortId(9)), now));
         ready.disarm(9);
-        assert_eq!(ready.next_deadline(now), Time::from_ns(20));
+        assert_eq!(ready.next_deadline(), Time::from_ns(20));
         ready.stop(3);
         ready.advance(Time::from_ns(30), |_| true);
         assert_eq!(ready.first(), Some(PortId(200)));
@@ -139,6 +144,6 @@ mod tests {
         ready.arm(Time::ZERO, 1, Time::from_ns(5));
         ready.advance(Time::from_ns(5), |_| false);
         assert_eq!(ready.first(), None);
-        assert_eq!(ready.next_deadline(Time::from_ns(5)), Time::NEVER);
+        assert_eq!(ready.next_deadline(), Time::NEVER);
     }
 }

@@ -8,6 +8,8 @@ use super::classify::TAG_BYTES;
 use super::config::{SwitchConfig, VlanMode};
 use super::port_set::PortSet;
 use crate::frame::{Frame, FrameStore};
+use crate::ledger::DropReason;
+use crate::node::PortId;
 
 /// The largest VLAN that a frame can be in; 0 and 4095 are reserved.
 pub(super) const VLAN_MAX: u16 = 4_094;
@@ -77,6 +79,27 @@ impl Vlans {
     }
 }
 
+impl Vlans {
+    /// What happens to the tag of a frame in `vlan` that leaves by `egress`.
+    ///
+    /// # Errors
+    /// [`DropReason::VlanEgress`] when the port is not in the VLAN.
+    #[inline(never)]
+    pub(super) fn tag_change(
+        &self,
+        tag: Option<u16>,
+        vlan: u16,
+        priority: u8,
+        egress: PortId,
+    ) -> Result<TagChange, DropReason> {
+        let ports = self.get(vlan);
+        if !ports.members.contains(egress.index()) {
+            return Err(DropReason::VlanEgress);
+        }
+        Ok(TagChange::new(tag, vlan, priority, ports.untagged.contains(egress.index())))
+    }
+}
+
 /// The VLAN of a frame with this outer tag, on a port whose untagged frames are in `untagged`
 /// (0: refused).
 #[inline]
@@ -129,7 +152,13 @@ impl TagChange {
     }
 
     /// Carries it out; false when there is no headroom for the tag.
+    #[inline(always)]
     pub(super) fn apply<S: FrameStore>(self, store: &mut S, frame: &mut Frame) -> bool {
+        matches!(self, Self::Keep) || self.change(store, frame)
+    }
+
+    #[inline(never)]
+    fn change<S: FrameStore>(self, store: &mut S, frame: &mut Frame) -> bool {
         const TAG: usize = TAG_BYTES as usize;
         match self {
             Self::Keep => {}
