@@ -155,6 +155,15 @@ fn four_queues_share_one_umem_and_keep_apart() {
         assert_eq!(numbers, (100 * queue..100 * queue + 10).collect::<Vec<u32>>());
         got.into_iter().for_each(|frame| store.release(frame));
     }
+    let plan = b12.plan_again(&mut store).expect("chunks");
+    let program = b03.attachment().expect("it is open");
+    b12.restart(plan.share(program).open().expect("it opens again"));
+    let number = frame(&mut store, 7, 64);
+    a.tx_push_on(2, &mut store, number).expect("room");
+    a.kick();
+    let mut got = Vec::new();
+    assert!((0..ROUNDS_MAX).any(|_| b12.rx_burst_on(1, &mut store, &mut got, 1) == 1));
+    got.into_iter().for_each(|frame| store.release(frame));
     finish(&mut store, [a, b03, b12]);
 }
 

@@ -9,6 +9,7 @@ use std::net::UdpSocket;
 use etherparse::PacketBuilder;
 use namespaces::{Pair, run, try_run};
 use tailwater::frame::FrameStore as _;
+use tailwater::xdp::nic;
 use tailwater::xdp::{Attach, Match, Port, PortConfig, RingSizes, Steering, UmemStore, XdpMode};
 use traffic::{ROUNDS_MAX, finish, open, store, transfer};
 
@@ -151,6 +152,21 @@ fn the_kernel_answers_pings_while_one_udp_port_is_ours() {
     got.into_iter().for_each(|frame| store.release(frame));
     assert_eq!(b.counters().rx_frames, 1);
     finish(&mut store, [b]);
+}
+
+#[test]
+fn offloads_that_spoil_frames_are_seen_and_go_off() {
+    if !namespaces::available() {
+        return;
+    }
+    let pair = Pair::new(1, 1_500);
+    let found = nic::inspect(&pair.in_a(), "a0").expect("it is there");
+    let names: Vec<&str> = found.harmful.iter().map(|one| one.name).collect();
+    assert!(names.contains(&"tx") && names.contains(&"tso"), "a fresh veth: {names:?}");
+    assert!(found.xdp.is_none_or(|xdp| xdp.native && !xdp.zero_copy && !xdp.attached));
+    let left = nic::turn_harmful_off(&pair.in_a(), "a0").expect("it is there");
+    assert_eq!(left, [""; 0]);
+    assert!(nic::inspect(&pair.in_a(), "none").is_err());
 }
 
 #[test]

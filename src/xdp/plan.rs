@@ -308,6 +308,13 @@ fn no_interface(config: &PortConfig) -> PortError {
 }
 
 impl PortPlan {
+    /// Uses the program that another port on the same interface attached, instead of attaching one.
+    #[must_use]
+    pub fn share(mut self, attachment: Arc<Attachment>) -> Self {
+        self.config.attachment = Some(attachment);
+        self
+    }
+
     /// Opens the sockets, in the interface's namespace, and attaches the program. Needs
     /// `CAP_SYS_ADMIN` (for another namespace), `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_BPF`.
     ///

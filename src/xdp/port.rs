@@ -118,7 +118,9 @@ impl Port {
 
     /// Last step of opening, by the owner of the store.
     pub fn start(opened: OpenedPort) -> Self {
-        let OpenedPort { plan, attachment, sockets, interface, ifindex, state } = opened;
+        let OpenedPort { mut plan, attachment, sockets, interface, ifindex, state } = opened;
+        // A program that the port keeps beyond its sockets would stay attached.
+        plan.config.attachment = None;
         let mut port = Self {
             config: plan.config,
             slot: plan.slot,
@@ -150,7 +152,8 @@ impl Port {
     }
 
     /// Plans to open the port again after it closed or its interface vanished; the plan is opened
-    /// by a thread with the capabilities, and the result taken by [`restart`](Self::restart).
+    /// by a thread with the capabilities, and the result taken by [`restart`](Self::restart). A port
+    /// that shared the program of another needs [`PortPlan::share`] again.
     ///
     /// # Errors
     /// [`PortError::NoChunks`] when the store has too few free chunks.
