@@ -9,7 +9,7 @@ use clap::{ArgGroup, Args};
 use super::Failure;
 use super::outcome::{OutputFlags, finish, print};
 use crate::lab::interrupt;
-use crate::measure::draw::show_ns;
+use crate::measure::draw::{draw, show_ns};
 use crate::measure::latency::schedule::{frame_rate, wire_bps};
 use crate::measure::latency::{
     Bench, BenchConfig, BenchError, Carrier, End, Schedule, SearchLimits, SweepConfig, TrialPlan,
@@ -212,9 +212,15 @@ impl LatencyArgs {
         run_dir.write_report(&report)?;
         if self.sweep && !self.json {
             self.print_sweep(&report)?;
+            // The level between idle and the edge says most; the others are in the run directory.
+            if let Some((name, histogram)) = histograms.get(1) {
+                let style = Style::detect(std::io::stdout().is_terminal());
+                print(&format!("{}\n", draw(name, histogram, style)))?;
+            }
         }
         let flags = OutputFlags { json: self.json, quiet: self.quiet };
-        finish(&report, histograms.first().map(|(_, histogram)| histogram), Some(&run_dir), flags)
+        let shown = histograms.first().filter(|_| !self.sweep).map(|(_, histogram)| histogram);
+        finish(&report, shown, Some(&run_dir), flags)
     }
 
     fn run_once(

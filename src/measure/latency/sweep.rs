@@ -70,9 +70,11 @@ pub struct LevelReport {
     pub percent: u64,
     /// Rate, in thousandths of a frame per second.
     pub rate_milli_pps: u64,
-    /// Frames sent.
+    /// Frames planned.
+    pub planned: u64,
+    /// Frames sent in time; the rest the sender did not bring out.
     pub sent: u64,
-    /// Frames lost.
+    /// Frames sent that did not arrive.
     pub lost: u64,
     /// Latency from the planned send time.
     pub latency_ns: Percentiles,
@@ -137,8 +139,9 @@ pub fn sweep<E>(
             report.levels.push(LevelReport {
                 percent,
                 rate_milli_pps: rate.as_milli_pps(),
+                planned: outcome.sent.planned,
                 sent: outcome.sent.sent,
-                lost: outcome.result().lost(),
+                lost: outcome.sent.sent.saturating_sub(outcome.received.stream.received),
                 latency_ns: delay.percentiles(),
             });
             histograms.push((format!("ndr-{percent}-percent"), delay));
@@ -200,6 +203,7 @@ impl SweepReport {
                 "p99.9",
                 "max",
                 "lost",
+                "unsent",
             ]);
             for level in &self.levels {
                 let p = &level.latency_ns;
@@ -209,6 +213,7 @@ impl SweepReport {
                 ];
                 row.extend([p.min, p.p50, p.p90, p.p99, p.p999, p.max].map(show_ns));
                 row.push(show_count(level.lost));
+                row.push(show_count(level.planned.saturating_sub(level.sent)));
                 table.row(row);
             }
             let _ = writeln!(out);
