@@ -48,6 +48,8 @@ pub struct GoalReport {
     pub lost: u64,
     /// The next rate above failed because the sender could not send it: the device may do more.
     pub sender_limited: bool,
+    /// The rate is the highest that was tried: the device may do more.
+    pub is_highest_tried: bool,
 }
 
 /// One trial of the search.
@@ -161,6 +163,8 @@ fn goal_report(search: &RateSearch, goal: Goal, frame_bytes: u32) -> GoalReport 
         planned: best.map_or(0, |trial| trial.planned),
         lost: best.map_or(0, super::search::TrialResult::lost),
         sender_limited: search.is_sender_limited(goal),
+        is_highest_tried: found
+            .is_some_and(|rate| search.trials().iter().all(|trial| trial.rate <= rate)),
     }
 }
 
@@ -182,13 +186,18 @@ impl SweepReport {
                 table.row(vec![goal.goal.clone(), allowed, "none passed".to_owned()]);
                 continue;
             };
+            let limited_by = match (goal.is_highest_tried, goal.sender_limited) {
+                (true, _) => "--rate",
+                (false, true) => "sender",
+                (false, false) => "path",
+            };
             table.row(vec![
                 goal.goal.clone(),
                 allowed,
                 show_frame_rate(FrameRate::from_milli_pps(milli)),
                 Rate::from_bps(goal.wire_bps.unwrap_or(0) / 1_000_000 * 1_000_000).to_string(),
                 format!("{} of {}", show_count(goal.lost), show_count(goal.planned)),
-                if goal.sender_limited { "sender" } else { "path" }.to_owned(),
+                limited_by.to_owned(),
             ]);
         }
         table.render(&mut out, style);
@@ -276,6 +285,7 @@ mod tests {
         assert_eq!(report.levels.iter().map(|l| l.percent).collect::<Vec<_>>(), LEVELS_PERCENT);
         assert_eq!(report.levels[1].latency_ns.p50, 5_000);
         assert_eq!(histograms.len(), 3);
+        assert!(!report.goals[0].is_highest_tried && !report.goals[0].sender_limited);
         let text = report.render_text(Style::PLAIN);
         assert!(text.contains("NDR") && text.contains("50% of NDR"), "{text}");
         assert!(text.lines().all(|line| line.len() <= 100), "{text}");
