@@ -1,17 +1,32 @@
-//! `tailwater lab run` and `tailwater lab up`: where the engine is called.
+//! `tailwater lab run` and `tailwater lab up`.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::Failure;
-use crate::lab::topology::Topology;
+use super::outcome::print;
+use super::run_flags::RunFlags;
+use crate::lab::control::ControlServer;
+use crate::lab::interrupt;
+use crate::lab::netns;
+use crate::lab::run::{Setting, run as run_lab};
+use crate::lab::run_control::RunControl;
+use crate::lab::topology::{Clock, Topology};
 
 /// Arguments of `tailwater lab run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The topology file
     file: PathBuf,
+    #[command(flatten)]
+    flags: RunFlags,
+    #[command(flatten)]
+    clock: ClockFlags,
 }
 
 /// Arguments of `tailwater lab up`.
@@ -22,23 +37,130 @@ pub struct UpArgs {
     /// Return as soon as the lab stands
     #[arg(long)]
     detach: bool,
+    #[command(flatten)]
+    flags: RunFlags,
+    #[command(flatten)]
+    clock: ClockFlags,
+}
+
+/// How time passes.
+#[derive(Args, Clone, Copy, Debug)]
+struct ClockFlags {
+    /// gated: as far as every worker has served, independent of the machine; free: with the OS clock
+    #[arg(long, value_enum, value_name = "CLOCK")]
+    clock: Option<ClockName>,
+    /// Real nanoseconds for one of node time, by the free clock
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    dilation: Option<u32>,
+    /// Never sleep when idle
+    #[arg(long)]
+    busy_poll: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ClockName {
+    Gated,
+    Free,
+}
+
+impl ClockFlags {
+    fn apply(self, topology: &mut Topology) {
+        if let Some(clock) = self.clock {
+            topology.run.clock = match clock {
+                ClockName::Gated => Clock::Gated,
+                ClockName::Free => Clock::Free,
+            };
+        }
+        if let Some(dilation) = self.dilation {
+            topology.run.clock = Clock::Free;
+            topology.run.dilation = dilation;
+        }
+        topology.lab.busy_poll |= self.busy_poll;
+    }
+
+    /// The same flags for a process that does the work.
+    fn arguments(self) -> Vec<String> {
+        let clock = self.clock.map(|clock| match clock {
+            ClockName::Gated => "--clock=gated".to_owned(),
+            ClockName::Free => "--clock=free".to_owned(),
+        });
+        let dilation = self.dilation.map(|n| format!("--dilation={n}"));
+        let busy_poll = self.busy_poll.then(|| "--busy-poll".to_owned());
+        [clock, dilation, busy_poll].into_iter().flatten().collect()
+    }
 }
 
 /// Builds the lab, runs its workload, prints the result and removes the lab.
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
-    let topology = Topology::load(&args.file)?;
-    Err(not_yet(&topology.name))
+    let mut topology = args.flags.load(&args.file)?;
+    args.clock.apply(&mut topology);
+    drive(&args.file, &topology, &args.flags, false)
 }
 
 /// Builds the lab and keeps it.
 pub(super) fn up(args: &UpArgs) -> Result<(), Failure> {
-    let topology = Topology::load(&args.file)?;
-    let _ = args.detach;
-    Err(not_yet(&topology.name))
+    if args.detach {
+        return detach(args);
+    }
+    let mut topology = args.flags.load(&args.file)?;
+    args.clock.apply(&mut topology);
+    if args.clock.clock.is_none() {
+        // A lab that stays up is for programs, which live by the OS clock.
+        topology.run.clock = Clock::Free;
+    }
+    drive(&args.file, &topology, &args.flags, true)
 }
 
-// The engine that drives nodes over the network of `lab::netns::build` comes in with its own room;
-// until then the command says so.
-fn not_yet(name: &str) -> Failure {
-    Failure::Running(format!("cannot run {name}: this build has no lab engine"))
+fn drive(file: &Path, topology: &Topology, flags: &RunFlags, stay: bool) -> Result<(), Failure> {
+    let stop = interrupt::install()?;
+    let mut prepared = flags.prepare(file, topology)?;
+    let plan = std::mem::take(&mut prepared.plan);
+    let network = netns::build(topology)?;
+    if !flags.quiet {
+        network.messages.iter().for_each(|message| eprintln!("{message}"));
+    }
+    let mut server = None;
+    let setting = Setting { plan, captures: &mut prepared.captures, network: &network, stop, stay };
+    let ended = run_lab(topology, setting, &mut |handle| {
+        let control = RunControl::new(topology.clone(), handle, stop);
+        server = Some(ControlServer::start(&topology.name, std::sync::Arc::new(control))?);
+        if stay { print("ready\n") } else { Ok(()) }
+    });
+    // The network goes before the result is shown, whatever the result is.
+    let cleared = network.guard.clear();
+    let (finished, series) = ended?;
+    drop(server);
+    cleared?;
+    prepared.conclude(topology, finished, &series)
+}
+
+/// Starts the same command without `--detach` and returns when it says that it is ready.
+fn detach(args: &UpArgs) -> Result<(), Failure> {
+    let cannot = |error: std::io::Error| Failure::Running(format!("cannot detach: {error}"));
+    let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
+    command.args(["lab", "up"]).arg(&args.file).args(args.clock.arguments());
+    command.args(args.flags.arguments());
+    // What the process says on stderr outlives this one, and nobody else needs the file.
+    let path = std::env::temp_dir().join(format!("tailwater-{}.log", std::process::id()));
+    let open = || File::options().read(true).write(true).create_new(true).open(&path);
+    let mut log = open().map_err(cannot)?;
+    std::fs::remove_file(&path).map_err(cannot)?;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.try_clone().map_err(cannot)?);
+    let mut child = command.process_group(0).spawn().map_err(cannot)?;
+    let mut line = String::new();
+    if let Some(out) = child.stdout.take() {
+        BufReader::new(out).read_line(&mut line).map_err(cannot)?;
+    }
+    let mut why = String::new();
+    if line.trim() == "ready" {
+        return print(&line);
+    }
+    let status = child.wait().map_err(cannot)?;
+    log.rewind().and_then(|()| log.read_to_string(&mut why)).map_err(cannot)?;
+    let why = why.trim_end().to_owned();
+    Err(match status.code() {
+        Some(2) => Failure::Usage(why),
+        Some(4) => Failure::HostLacks(why),
+        _ => Failure::Running(why),
+    })
 }

@@ -52,6 +52,21 @@ pub struct PreparedRun {
 }
 
 impl RunFlags {
+    /// The same flags for a process that does the work.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut arguments = Vec::new();
+        if let Some(dir) = &self.run_dir {
+            arguments.push(format!("--run-dir={}", dir.display()));
+        }
+        arguments.extend(self.seed.map(|seed| format!("--seed={seed}")));
+        arguments.extend(self.duration.map(|duration| format!("--duration={duration}")));
+        if !self.capture.is_empty() {
+            arguments.push(format!("--capture={}", self.capture.join(",")));
+        }
+        arguments.extend(self.quiet.then(|| "--quiet".to_owned()));
+        arguments
+    }
+
     /// Reads a topology file and applies the flags to it.
     ///
     /// # Errors

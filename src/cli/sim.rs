@@ -1,13 +1,13 @@
 //! `tailwater sim FILE`: a topology in virtual time, with no root.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use clap::Args;
 
 use super::Failure;
 use super::run_flags::RunFlags;
+use crate::lab::interrupt;
 use crate::lab::simulate::simulate;
 
 /// Arguments of `tailwater sim`.
@@ -33,10 +33,7 @@ impl SimArgs {
                 self.file.display()
             )));
         }
-        let stop = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&stop);
-        // A second handler in one process is refused; a command installs one.
-        let _ = ctrlc::set_handler(move || told.store(true, Ordering::Relaxed));
+        let stop = interrupt::install()?;
         let mut run = self.flags.prepare(&self.file, &topology)?;
         let plan = std::mem::take(&mut run.plan);
         let progress = self.flags.progress(&topology);

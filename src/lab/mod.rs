@@ -12,6 +12,8 @@ pub mod memory;
 pub mod netns;
 pub mod outcome;
 pub mod plan;
+pub mod run;
+pub mod run_control;
 pub mod series;
 pub mod simulate;
 pub mod sizing;

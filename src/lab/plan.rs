@@ -6,7 +6,7 @@ use crate::lab::device::Device;
 use crate::lab::topology::{Attachment, FaultAction, HostKind, NodeId, Topology};
 use crate::line::FRAME_BYTES_MIN;
 use crate::node::PortId;
-use crate::sim::{LinkChange, LinkModel};
+use crate::sim::{LinkChange, LinkModel, Station};
 use crate::switch::Switch;
 use crate::time::{Duration, Time};
 
@@ -34,6 +34,26 @@ pub struct PlannedPort {
     pub attachment: Attachment,
     /// Largest layer-3 packet.
     pub mtu_bytes: u32,
+}
+
+impl PlannedNode {
+    /// The node as a station, with the changes that are planned for its links.
+    pub fn into_station(self, topology: &Topology) -> Station<Device> {
+        let ports = u16::try_from(self.ports.len()).unwrap_or(u16::MAX);
+        let mut station = Station::new(self.device, ports);
+        for (number, port) in (0..).map(PortId).zip(&self.ports) {
+            match port.attachment {
+                Attachment::None => station.plan_link(Time::ZERO, number, false),
+                Attachment::External(_) => {}
+                Attachment::Link(link, _) => {
+                    for (_, at, up) in Plan::link_events(topology).filter(|(l, ..)| *l == link) {
+                        station.plan_link(at, number, up);
+                    }
+                }
+            }
+        }
+        station
+    }
 }
 
 /// Everything that a driver needs of a topology.

@@ -6,10 +6,9 @@ use crate::lab::device::Device;
 use crate::lab::outcome::Finished;
 use crate::lab::plan::Plan;
 use crate::lab::series::{NodeSeries, interval_for};
-use crate::lab::topology::{Attachment, Topology};
+use crate::lab::topology::Topology;
 use crate::measure::LatencyHistogram;
 use crate::measure::report::{Clock, Driver};
-use crate::node::PortId;
 use crate::sim::{Network, PortRef};
 use crate::time::{Duration, Time};
 
@@ -89,16 +88,9 @@ fn lay_out(
         .map(|link| [0, 1].map(|end| plan.end(topology, link, end)))
         .collect();
     for (index, node) in plan.nodes.into_iter().enumerate() {
-        let ports = u16::try_from(node.ports.len()).unwrap_or(u16::MAX);
-        network.add(node.device, ports);
-        let station = network.station_mut(index);
-        for (number, port) in (0..).map(PortId).zip(&node.ports) {
-            if !matches!(port.attachment, Attachment::Link(..)) {
-                station.plan_link(Time::ZERO, number, false);
-            }
-        }
+        network.add_station(node.into_station(topology));
         for (port, tap) in captures.take(index) {
-            station.set_tap(port, Box::new(tap));
+            network.station_mut(index).set_tap(port, Box::new(tap));
         }
     }
     let mut wires = Vec::new();
@@ -112,11 +104,6 @@ fn lay_out(
         let [there, back] = models;
         let (there, back) = network.connect(a, b, there, back);
         wires.push([there, back]);
-    }
-    for (link, at, up) in Plan::link_events(topology) {
-        for (station, port) in ends[link].into_iter().flatten() {
-            network.station_mut(station).plan_link(at, port, up);
-        }
     }
     wires
 }

@@ -67,9 +67,15 @@ impl<S: FrameStore, N: Node<S>> Network<N, S> {
 
     /// Adds a node with `ports` ports and gives its number.
     pub fn add(&mut self, node: N, ports: u16) -> usize {
-        self.stations.push(Station::new(node, ports));
-        self.away.push(vec![None; usize::from(ports)]);
-        self.into.push(vec![None; usize::from(ports)]);
+        self.add_station(Station::new(node, ports))
+    }
+
+    /// Adds a station and gives its number.
+    pub fn add_station(&mut self, station: Station<N>) -> usize {
+        let ports = usize::from(station.ports());
+        self.stations.push(station);
+        self.away.push(vec![None; ports]);
+        self.into.push(vec![None; ports]);
         self.stations.len() - 1
     }
 

@@ -58,6 +58,11 @@ impl<N> Station<N> {
         }
     }
 
+    /// Ports of the node.
+    pub fn ports(&self) -> u16 {
+        u16::try_from(self.ports.len()).unwrap_or(u16::MAX)
+    }
+
     /// The node.
     pub const fn node(&self) -> &N {
         &self.node

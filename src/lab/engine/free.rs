@@ -196,7 +196,8 @@ where
     }
 
     /// Runs until `end`, or until `stop` is set, and gives the node time that was reached. `quiet`
-    /// shows whether there was nothing left to do when the worker last looked.
+    /// shows whether there was nothing left to do when the worker last looked, and `observe` sees
+    /// each node a hundred times a second.
     pub fn run<C: Pace>(
         &mut self,
         pace: &mut C,
@@ -204,6 +205,7 @@ where
         stop: &AtomicBool,
         quiet: &AtomicBool,
         visits: &Receiver<Visit<N>>,
+        mut observe: impl FnMut(Time, usize, &N),
     ) -> Time {
         loop {
             let now = pace.now();
@@ -215,6 +217,9 @@ where
                 self.do_chores(now, visits);
                 let all_quiet = self.stations.iter().all(|s| s.station.is_quiet());
                 quiet.store(all_quiet, Ordering::Relaxed);
+                for (index, station) in self.stations.iter().enumerate() {
+                    observe(now, index, station.station.node());
+                }
             }
             if self.turn(pace) {
                 pace.worked();

@@ -3,6 +3,8 @@
 pub mod free;
 pub mod gate;
 pub mod gated;
+#[cfg(test)]
+pub(crate) mod memory_port;
 pub mod notes;
 pub mod pace;
 pub mod place;

@@ -1,0 +1,111 @@
+//! A topology on AF_XDP: nodes on worker threads, links as veth pairs, in gated or free time.
+
+mod free;
+mod gated;
+mod handle;
+mod ports;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration as WallDuration;
+
+use crossbeam::channel::{Receiver, RecvTimeoutError};
+
+pub use handle::LabHandle;
+
+use crate::cli::Failure;
+use crate::lab::captures::Captures;
+use crate::lab::engine::OpenRequest;
+use crate::lab::netns::Network;
+use crate::lab::outcome::Finished;
+use crate::lab::plan::Plan;
+use crate::lab::series::NodeSeries;
+use crate::lab::topology::{Clock, Topology};
+use crate::xdp::privileges;
+
+/// How often the control thread looks around.
+const SUPERVISE_EVERY: WallDuration = WallDuration::from_millis(5);
+
+/// What a run is given beside its topology.
+#[derive(Debug)]
+pub struct Setting<'a> {
+    /// The nodes and links.
+    pub plan: Plan,
+    /// Which ports are captured.
+    pub captures: &'a mut Captures,
+    /// The standing network.
+    pub network: &'a Network,
+    /// Ends the run when it is set.
+    pub stop: &'a AtomicBool,
+    /// Goes on when there is nothing left to do: for a lab that stays up.
+    pub stay: bool,
+}
+
+/// What came of it.
+pub type Ended = (Finished, Vec<NodeSeries>);
+
+/// Runs a topology to the end that it sets, or until it is stopped. `started` is told how to reach
+/// the workers once every port is open.
+///
+/// # Errors
+/// A port that does not open, with what mends it; a worker that panicked. The network is the
+/// caller's.
+pub fn run(
+    topology: &Topology,
+    setting: Setting<'_>,
+    started: &mut dyn FnMut(Arc<LabHandle>) -> Result<(), Failure>,
+) -> Result<Ended, Failure> {
+    match topology.run.clock {
+        Clock::Gated => gated::run(topology, setting, started),
+        Clock::Free => free::run(topology, setting, started),
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "wall time of the run, which no node sees")]
+fn wall_now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+/// The control thread gives up all but what opening a port again takes, before workers start.
+fn give_up_privileges() -> Result<(), Failure> {
+    privileges::forbid_new_privileges()
+        .and_then(|()| privileges::keep(&privileges::TO_OPEN_PORTS))
+        .map_err(|error| Failure::Running(format!("cannot drop capabilities: {error}")))
+}
+
+/// The control thread's work while workers run: opens ports again for them until `ended`. True when
+/// the run was stopped.
+fn supervise(
+    requests: &Receiver<OpenRequest>,
+    stop: &AtomicBool,
+    mut ended: impl FnMut() -> bool,
+) -> bool {
+    while !ended() {
+        match requests.recv_timeout(SUPERVISE_EVERY) {
+            Ok(OpenRequest { plan, reply }) => {
+                // A worker that has ended meanwhile takes no answer.
+                let _ = reply.send(plan.open());
+            }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+        if stop.load(Ordering::Relaxed) {
+            return true;
+        }
+    }
+    false
+}
+
+/// What every worker thread does first: goes to its core, and drops every capability.
+fn settle(core: Option<usize>) -> Result<(), String> {
+    if let Some(core) = core
+        && !core_affinity::set_for_current(core_affinity::CoreId { id: core })
+    {
+        return Err(format!("cannot run on core {core}: this machine does not offer it"));
+    }
+    privileges::drop_all().map_err(|error| format!("cannot drop capabilities: {error}"))
+}
+
+/// The cores that workers may be pinned to.
+fn cores() -> Vec<usize> {
+    core_affinity::get_core_ids().unwrap_or_default().into_iter().map(|core| core.id).collect()
+}

@@ -1,0 +1,266 @@
+//! A lab in gated time.
+
+use std::sync::Arc;
+
+use crossbeam::channel::{Receiver, unbounded};
+
+use super::handle::LabHandle;
+use super::ports::{check_all_ours, open_ports, open_store, port_figures, unaccounted};
+use super::{Ended, Setting, cores, give_up_privileges, settle, supervise, wall_now};
+use crate::cli::Failure;
+use crate::lab::captures::PortCapture;
+use crate::lab::device::Device;
+use crate::lab::engine::{Gate, GatedPort, GatedWorker, LabPort, LinkEnd, Visit, note_pair, place};
+use crate::lab::outcome::Finished;
+use crate::lab::plan::{Plan, PlannedNode, PlannedPort};
+use crate::lab::series::{NodeSeries, interval_for};
+use crate::lab::topology::{Attachment, NodeId, Topology};
+use crate::measure::LatencyHistogram;
+use crate::measure::report::{Clock as ReportClock, Driver};
+use crate::node::PortId;
+use crate::sim::{LinkCounters, LinkModel, Station};
+use crate::time::{Duration, Time};
+use crate::xdp::UmemStore;
+
+type Worker = GatedWorker<Device, UmemStore, LabPort>;
+
+/// What a worker needs beside its stations, to run and to report.
+struct Crew {
+    index: usize,
+    core: Option<usize>,
+    worker: Worker,
+    /// The plan's number of each station, and its ports.
+    nodes: Vec<(usize, NodeId, Vec<PlannedPort>)>,
+    series: Vec<NodeSeries>,
+    visits: Receiver<Visit<Device>>,
+}
+
+/// What a worker thread gives back.
+#[derive(Default)]
+struct Served {
+    reached: Time,
+    windows: u64,
+    nodes: Vec<(usize, NodeId, Device)>,
+    series: Vec<(usize, NodeSeries)>,
+    /// Per link, what its ends on this worker have counted.
+    links: Vec<(usize, LinkCounters)>,
+    figures: Vec<(String, serde_json::Value)>,
+    violations: Vec<String>,
+}
+
+/// Runs the lab with node time that advances only as far as every worker has served.
+pub(super) fn run(
+    topology: &Topology,
+    mut setting: Setting<'_>,
+    started: &mut dyn FnMut(Arc<LabHandle>) -> Result<(), Failure>,
+) -> Result<Ended, Failure> {
+    check_all_ours(topology)?;
+    let wall = wall_now();
+    let cores = cores();
+    let workers = topology.lab.workers.map_or(cores.len(), |n| usize::try_from(n).unwrap_or(1));
+    let placements = place(&setting.plan, workers, &cores);
+    let lookahead = setting.plan.lookahead(topology);
+    let (handle, visits) = LabHandle::new(topology.run.clock, &setting.plan, &placements);
+    let (opener, requests) = unbounded();
+
+    let Plan { nodes, links } = std::mem::take(&mut setting.plan);
+    let mut ends = link_ends(links);
+    let mut nodes: Vec<Option<PlannedNode>> = nodes.into_iter().map(Some).collect();
+    let mut crews = Vec::new();
+    for (index, (placement, visits)) in placements.iter().zip(visits).enumerate() {
+        let mine: Vec<(usize, PlannedNode)> = placement
+            .nodes
+            .iter()
+            .filter_map(|number| Some((*number, nodes[*number].take()?)))
+            .collect();
+        let mut store = open_store(topology, mine.iter().map(|(_, node)| node))?;
+        let mut stations = Vec::new();
+        for (number, node) in mine {
+            let ios = open_ports(topology, setting.network, &node, &mut store, &opener)?;
+            let ports = ios
+                .into_iter()
+                .zip(&node.ports)
+                .map(|(io, port)| GatedPort::new(io, take_end(&mut ends, port.attachment)))
+                .collect();
+            stations.push((
+                number,
+                node.id,
+                node.ports.clone(),
+                node.into_station(topology),
+                ports,
+            ));
+        }
+        let mut worker = Worker::new(index, store, lookahead);
+        let mut crew_nodes = Vec::new();
+        for (number, id, planned, mut station, ports) in stations {
+            put_taps(&mut station, setting.captures.take(number));
+            worker.add(station, ports);
+            crew_nodes.push((number, id, planned));
+        }
+        let series = vec![NodeSeries::new(interval_for(topology.run.duration)); crew_nodes.len()];
+        let core = placement.core.filter(|_| placements.len() <= cores.len());
+        crews.push(Crew { index, core, worker, nodes: crew_nodes, series, visits });
+    }
+    drop(opener);
+    started(Arc::new(handle))?;
+    give_up_privileges()?;
+
+    let gate = Gate::new(crews.len());
+    let end = topology.run.duration.map(|duration| Time::ZERO + duration);
+    let mut interrupted = false;
+    let served = std::thread::scope(|scope| {
+        let threads: Vec<_> = crews
+            .into_iter()
+            .map(|crew| {
+                let gate = &gate;
+                std::thread::Builder::new()
+                    .name(format!("tw-worker-{}", crew.index))
+                    .spawn_scoped(scope, move || crew.run(gate, end))
+            })
+            .collect();
+        interrupted = supervise(&requests, setting.stop, || {
+            threads.iter().flatten().all(std::thread::ScopedJoinHandle::is_finished)
+        });
+        if interrupted {
+            gate.stop();
+        }
+        threads
+            .into_iter()
+            .map(|thread| match thread.map(std::thread::ScopedJoinHandle::join) {
+                Ok(Ok(served)) => Ok(served),
+                Ok(Err(_)) => Err(Failure::Running("a worker panicked; see above".to_owned())),
+                Err(error) => Err(Failure::Running(format!("cannot start a worker: {error}"))),
+            })
+            .collect::<Vec<_>>()
+    });
+    let served = served.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(finish(topology, served, gate.failure(), wall.elapsed(), interrupted))
+}
+
+/// Every link's two ends: the model of each direction with its sender, and the notes of both.
+fn link_ends(models: Vec<[LinkModel; 2]>) -> Vec<[Option<LinkEnd>; 2]> {
+    models
+        .into_iter()
+        .map(|[there, back]| {
+            let ((there_out, there_in), (back_out, back_in)) = (note_pair(), note_pair());
+            [
+                Some(LinkEnd { model: there, notes_out: there_out, notes_in: back_in }),
+                Some(LinkEnd { model: back, notes_out: back_out, notes_in: there_in }),
+            ]
+        })
+        .collect()
+}
+
+fn take_end(ends: &mut [[Option<LinkEnd>; 2]], attachment: Attachment) -> LinkEnd {
+    let taken = match attachment {
+        Attachment::Link(link, end) => ends[link][end].take(),
+        Attachment::External(_) | Attachment::None => None,
+    };
+    taken.unwrap_or_else(|| {
+        // Nothing hangs there: the node finds its link down and sends nothing.
+        let (notes_out, notes_in) = note_pair();
+        LinkEnd { model: LinkModel::new("", Duration::ZERO, 0), notes_out, notes_in }
+    })
+}
+
+fn put_taps(station: &mut Station<Device>, taps: Vec<(PortId, PortCapture)>) {
+    for (port, tap) in taps {
+        station.set_tap(port, Box::new(tap));
+    }
+}
+
+impl Crew {
+    /// The worker's thread, from its first to its last act.
+    fn run(mut self, gate: &Gate, end: Option<Time>) -> Served {
+        if let Err(why) = settle(self.core) {
+            gate.fail(why);
+        }
+        let series = &mut self.series;
+        let reached = self.worker.run(gate, end, &self.visits, |now, station, device| {
+            series[station].sample(now, device);
+        });
+        let mut served = Served { reached, windows: self.worker.windows(), ..Served::default() };
+        let (mut store, stations) = self.worker.into_parts();
+        let series = self.series.into_iter();
+        for (((number, id, planned), (mut station, ports)), series) in
+            self.nodes.into_iter().zip(stations).zip(series)
+        {
+            station.drain(&mut store);
+            for (planned, mut port) in planned.iter().zip(ports) {
+                if let Attachment::Link(link, _) = planned.attachment {
+                    served.links.push((link, books(&port)));
+                }
+                if port.foreign() > 0 {
+                    served.violations.push(format!(
+                        "port {}: {} frames came that no node of the lab sent",
+                        planned.name,
+                        port.foreign()
+                    ));
+                }
+                served.figures.extend(port_figures(&planned.name, port.io_mut(), &mut store));
+            }
+            served.nodes.push((number, id, station.into_node()));
+            served.series.push((number, series));
+        }
+        served.violations.extend(unaccounted(&store, self.index));
+        served
+    }
+}
+
+/// What one end has counted: what it sent, and what reached it.
+fn books(port: &GatedPort<LabPort>) -> LinkCounters {
+    LinkCounters {
+        delivered: port.delivered(),
+        kernel_dropped: port.kernel_dropped() + port.model().counters().kernel_dropped,
+        ..port.model().counters()
+    }
+}
+
+fn finish(
+    topology: &Topology,
+    served: Vec<Served>,
+    failure: Option<&str>,
+    wall: std::time::Duration,
+    interrupted: bool,
+) -> Ended {
+    let mut links = vec![LinkCounters::default(); topology.links.len()];
+    let mut nodes = Vec::new();
+    let mut series = Vec::new();
+    let mut violations: Vec<String> = failure.map(ToOwned::to_owned).into_iter().collect();
+    let mut figures = serde_json::Map::new();
+    let (mut reached, mut windows) = (Time::ZERO, 0);
+    for worker in served {
+        for (link, counters) in worker.links {
+            links[link] = links[link].plus(counters);
+        }
+        nodes.extend(worker.nodes);
+        series.extend(worker.series);
+        violations.extend(worker.violations);
+        figures.extend(worker.figures);
+        (reached, windows) = (reached.max(worker.reached), windows.max(worker.windows));
+    }
+    let lost: u64 = links.iter().map(|link| link.kernel_dropped).sum();
+    if lost > 0 {
+        violations.push(format!("the kernel lost {lost} frames between rings"));
+    }
+    nodes.sort_by_key(|(number, ..)| *number);
+    series.sort_by_key(|(number, _)| *number);
+    let finished = Finished {
+        driver: Driver::Xdp,
+        clock: ReportClock::Gated,
+        dilation: 1,
+        nodes: nodes.into_iter().map(|(_, id, device)| (id, device)).collect(),
+        links,
+        reached,
+        wall,
+        lateness: LatencyHistogram::new(),
+        interrupted,
+        violations,
+        extra: vec![
+            ("gated".to_owned(), serde_json::json!({ "windows": windows })),
+            ("xdp".to_owned(), serde_json::Value::Object(figures)),
+        ],
+    };
+    let switches = topology.switches.len();
+    (finished, series.into_iter().map(|(_, series)| series).take(switches).collect())
+}

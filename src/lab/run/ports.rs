@@ -1,0 +1,110 @@
+//! Opening the ports of a worker's nodes over its UMEM, and closing them with every chunk accounted
+//! for.
+
+use crossbeam::channel::Sender;
+
+use crate::cli::Failure;
+use crate::lab::engine::{LabPort, OpenRequest, XdpPort};
+use crate::lab::memory::worker_chunks;
+use crate::lab::netns::Network;
+use crate::lab::plan::PlannedNode;
+use crate::lab::topology::Topology;
+use crate::node::PortId;
+use crate::xdp::{ChunkSize, NetNs, Port, PortConfig, RingSizes, UmemStore};
+
+/// The UMEM of a worker that runs `nodes`.
+pub(super) fn open_store<'a>(
+    topology: &Topology,
+    nodes: impl IntoIterator<Item = &'a PlannedNode>,
+) -> Result<UmemStore, Failure> {
+    let chunk_size =
+        if topology.lab.chunk_bytes <= 2_048 { ChunkSize::Bytes2048 } else { ChunkSize::Bytes4096 };
+    let chunks = worker_chunks(topology, nodes);
+    let lacks = |why: String| {
+        Failure::HostLacks(format!(
+            "no memory for a UMEM of {chunks} chunks of {} bytes: {why}. Make `buffer` smaller, or \
+             see `tailwater lab check -v`",
+            chunk_size.bytes()
+        ))
+    };
+    let count = u32::try_from(chunks).map_err(|_| lacks("more than 2^32 chunks".to_owned()))?;
+    UmemStore::new(chunk_size, count).map_err(|error| lacks(error.to_string()))
+}
+
+/// Opens every port of `node` that has an interface.
+pub(super) fn open_ports(
+    topology: &Topology,
+    network: &Network,
+    node: &PlannedNode,
+    store: &mut UmemStore,
+    opener: &Sender<OpenRequest>,
+) -> Result<Vec<LabPort>, Failure> {
+    let mut ports = Vec::with_capacity(node.ports.len());
+    for (number, planned) in (0..).map(PortId).zip(&node.ports) {
+        let Some(interface) = network.interface(node.id, number) else {
+            ports.push(LabPort::Unconnected { refused: 0 });
+            continue;
+        };
+        let netns = match &interface.netns {
+            None => NetNs::Current,
+            Some(path) if path.contains('/') => NetNs::Path(path.into()),
+            Some(name) => NetNs::Named(name.clone()),
+        };
+        let config = PortConfig {
+            rings: RingSizes::of(topology.lab.ring_entries),
+            ..PortConfig::new(netns, &interface.name)
+        };
+        let port = Port::open(store, config)
+            .map_err(|error| Failure::HostLacks(format!("port {}: {error}", planned.name)))?;
+        ports.push(LabPort::Xdp(Box::new(XdpPort::new(port, opener.clone()))));
+    }
+    Ok(ports)
+}
+
+/// Refuses a gated run of nodes that are not all ours: the kernel's stack waits for nobody.
+pub(super) fn check_all_ours(topology: &Topology) -> Result<(), Failure> {
+    if topology.is_ours() {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "{}: kernel hosts and external interfaces live by the OS clock, so this lab cannot be \
+         gated: give --clock free",
+        topology.name
+    )))
+}
+
+/// Closes a port, and gives what its rings and the kernel counted, under its name.
+pub(super) fn port_figures(
+    name: &str,
+    port: &mut LabPort,
+    store: &mut UmemStore,
+) -> Option<(String, serde_json::Value)> {
+    let LabPort::Xdp(xdp) = port else { return None };
+    let mode = xdp.port().xdp_mode().map(|mode| mode.name());
+    let zero_copy = xdp.port().is_zero_copy();
+    xdp.close(store);
+    let counted = xdp.counters();
+    let mut figures = serde_json::Map::new();
+    figures.insert("mode".to_owned(), mode.into());
+    figures.insert("zero_copy".to_owned(), zero_copy.into());
+    figures.extend(
+        counted.iter().filter(|(_, n)| *n > 0).map(|(name, n)| (name.to_owned(), n.into())),
+    );
+    Some((name.to_owned(), serde_json::Value::Object(figures)))
+}
+
+/// What is wrong with a store at the end of a run, when every frame and ring has been given back.
+pub(super) fn unaccounted(store: &UmemStore, worker: usize) -> Option<String> {
+    let census = store.census();
+    (census.free != census.total).then(|| {
+        format!(
+            "worker {worker}: of {} UMEM chunks {} are not free at the end ({} with nodes, {} in \
+             fill rings, {} in TX rings)",
+            census.total,
+            census.total - census.free,
+            census.user,
+            census.fill,
+            census.tx
+        )
+    })
+}
