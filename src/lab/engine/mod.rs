@@ -9,6 +9,8 @@ pub mod notes;
 pub mod pace;
 pub mod place;
 pub mod port_io;
+#[cfg(test)]
+mod tests;
 pub mod visit;
 pub mod xdp_port;
 

@@ -1,0 +1,211 @@
+//! Gated time equals virtual time, over wires in memory: the engine without a kernel.
+
+use crate::lab::captures::Captures;
+use crate::lab::device::Device;
+use crate::lab::engine::memory_port::{MemoryPort, memory_wire};
+use crate::lab::engine::{Gate, GatedPort, GatedWorker, LinkEnd, note_pair, place};
+use crate::lab::outcome::{Finished, Outcome};
+use crate::lab::plan::Plan;
+use crate::lab::simulate::simulate;
+use crate::lab::topology::{Attachment, Topology};
+use crate::measure::LatencyHistogram;
+use crate::measure::report::{Clock, Driver};
+use crate::sim::LinkCounters;
+use crate::time::Time;
+
+const FABRIC: &str = r#"
+name = "fabric"
+[defaults]
+link = { rate = "10Gbps", delay = "700ns" }
+[switch.l1]
+buffer = "100KB"
+[switch.l2]
+buffer = "100KB"
+[switch.s1]
+[host.h1]
+[host.h2]
+[host.h3]
+[[link]]
+ends = ["h1:eth0", "l1:1"]
+[[link]]
+ends = ["h2:eth0", "l1:2"]
+loss = "2%"
+[[link]]
+ends = ["h3:eth0", "l2:1"]
+rate = "1Gbps"
+jitter = "3us"
+[[link]]
+ends = ["l1:9", "s1:1"]
+delay = "5us"
+[[link]]
+ends = ["l2:9", "s1:2"]
+[[stream]]
+from = "h1"
+to = "h3"
+rate = "900Mbps"
+frame_bytes = 700
+arrivals = "poisson"
+frames = 800
+[[stream]]
+from = "h2"
+to = "h3"
+rate = "900Mbps"
+frame_bytes = 1514
+frames = 500
+[[stream]]
+from = "h3"
+to = "h1"
+rate = "100Kpps"
+frame_bytes = 90
+frames = 300
+[[fault]]
+at = "2ms"
+link = "l1:9"
+down = true
+[[fault]]
+at = "2500us"
+link = "l1:9"
+up = true
+"#;
+
+/// Runs the plan in gated time over memory wires with `workers` threads; each of the wires loses
+/// every `lose_every`-th frame, when that is above 0.
+fn gated(topology: &Topology, workers: usize, lose_every: u64) -> (Outcome, Option<String>) {
+    let plan = Plan::of(topology).expect("a plan");
+    let lookahead = plan.lookahead(topology);
+    let placements = place(&plan, workers, &[]);
+    assert_eq!(placements.len(), workers);
+    let mut ends: Vec<[Option<(LinkEnd, MemoryPort)>; 2]> = plan
+        .links
+        .into_iter()
+        .map(|[there, back]| {
+            let ((there_out, there_in), (back_out, back_in)) = (note_pair(), note_pair());
+            let (mut a, mut b) = memory_wire();
+            (a.lose_every, b.lose_every) = (lose_every, lose_every);
+            [
+                Some((LinkEnd { model: there, notes_out: there_out, notes_in: back_in }, a)),
+                Some((LinkEnd { model: back, notes_out: back_out, notes_in: there_in }, b)),
+            ]
+        })
+        .collect();
+    let mut nodes: Vec<_> = plan.nodes.into_iter().map(Some).collect();
+    let gate = Gate::new(workers);
+    let (_visitor, visits) = crossbeam::channel::unbounded();
+    let served: Vec<_> = std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (index, placement) in placements.iter().enumerate() {
+            let store = crate::frame::SlabStore::new(1 << 20);
+            let mut worker: GatedWorker<Device, _, MemoryPort> =
+                GatedWorker::new(index, store, lookahead);
+            let mut about = Vec::new();
+            for number in &placement.nodes {
+                let node = nodes[*number].take().expect("placed once");
+                about.push((*number, node.id, node.ports.clone()));
+                let ports = node
+                    .ports
+                    .iter()
+                    .map(|port| {
+                        let Attachment::Link(link, end) = port.attachment else {
+                            panic!("all ports are linked")
+                        };
+                        let (end, io) = ends[link][end].take().expect("linked once");
+                        GatedPort::new(io, end)
+                    })
+                    .collect();
+                worker.add(node.into_station(topology), ports);
+            }
+            let (gate, visits) = (&gate, visits.clone());
+            threads.push(scope.spawn(move || {
+                let reached = worker.run(gate, None, &visits, |_, _, _| {});
+                let (mut store, stations) = worker.into_parts();
+                let mut links = Vec::new();
+                let mut devices = Vec::new();
+                for ((number, id, ports), (mut station, gated)) in about.into_iter().zip(stations) {
+                    station.drain(&mut store);
+                    for (planned, port) in ports.iter().zip(&gated) {
+                        let Attachment::Link(link, _) = planned.attachment else { continue };
+                        links.push((
+                            link,
+                            LinkCounters {
+                                delivered: port.delivered(),
+                                kernel_dropped: port.kernel_dropped(),
+                                ..port.model().counters()
+                            },
+                        ));
+                    }
+                    devices.push((number, id, station.into_node()));
+                }
+                (reached, links, devices)
+            }));
+        }
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let mut links = vec![LinkCounters::default(); topology.links.len()];
+    let mut devices = Vec::new();
+    let mut reached = Time::ZERO;
+    for (at, counters, nodes) in served {
+        for (link, counters) in counters {
+            links[link] = links[link].plus(counters);
+        }
+        devices.extend(nodes);
+        reached = reached.max(at);
+    }
+    devices.sort_by_key(|(number, ..)| *number);
+    let finished = Finished {
+        driver: Driver::Xdp,
+        clock: Clock::Gated,
+        dilation: 1,
+        nodes: devices.into_iter().map(|(_, id, device)| (id, device)).collect(),
+        links,
+        reached,
+        wall: std::time::Duration::ZERO,
+        lateness: LatencyHistogram::new(),
+        interrupted: false,
+        violations: Vec::new(),
+        extra: Vec::new(),
+    };
+    (finished.into_outcome(topology), gate.failure().map(ToOwned::to_owned))
+}
+
+fn simulated(topology: &Topology) -> Outcome {
+    let plan = Plan::of(topology).expect("a plan");
+    let mut captures = Captures::none(plan.nodes.len());
+    let (mut finished, _) = simulate(topology, plan, &mut captures, |_| true);
+    finished.extra.clear();
+    finished.into_outcome(topology)
+}
+
+#[test]
+fn gated_time_equals_virtual_time_on_any_number_of_workers() {
+    let topology = Topology::parse("fabric.toml", FABRIC).expect("a topology");
+    let want = simulated(&topology);
+    let report = &want.report;
+    assert!(report.invariants.values().all(|held| *held), "{:?}", report.violations);
+    assert!(report.switches["l2"].books.drops.total > 0, "the 1 Gb/s port overflows");
+    let l1 = &report.links["l1:9-s1:1"];
+    assert!(l1.lost > 0 && report.links["h2:eth0-l1:2"].lost > 0, "loss and a cut do bite");
+    assert!(report.flows.iter().all(|flow| flow.bytes > 0));
+    for workers in 1..=3 {
+        let (got, failure) = gated(&topology, workers, 0);
+        assert_eq!(failure, None, "{workers} workers");
+        assert_eq!(
+            got.report.in_node_time().to_json(),
+            want.report.in_node_time().to_json(),
+            "{workers} workers"
+        );
+        for ((name, got), (_, want)) in got.histograms.iter().zip(&want.histograms) {
+            assert!(got == want, "histogram {name} with {workers} workers");
+        }
+    }
+}
+
+#[test]
+fn what_the_kernel_loses_is_found_and_fails_the_run() {
+    let topology = Topology::parse("fabric.toml", FABRIC).expect("a topology");
+    let (got, failure) = gated(&topology, 2, 97);
+    let lost: u64 = got.report.links.values().map(|link| link.kernel_dropped).sum();
+    assert!(lost > 0);
+    assert!(got.report.invariants["frames_conserved"], "{:?}", got.report.violations);
+    // The last frame of a link has no follower that would show its loss: the run waits for it.
+    assert!(failure.is_none_or(|why| why.contains("did not come out of the kernel")));
+}
