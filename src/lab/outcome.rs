@@ -6,12 +6,11 @@ use crate::lab::device::Device;
 use crate::lab::topology::{NodeId, Stream, Topology};
 use crate::measure::LatencyHistogram;
 use crate::measure::report::{
-    BooksReport, Clock, Driver, DropsReport, Expectation, FlowReport, HostReport, LinkReport,
-    PortReport, Report, SequenceCounts, SwitchReport, bits_per_second,
+    Clock, Driver, Expectation, FlowReport, HostReport, LinkReport, Report, SequenceCounts,
+    SwitchReport, bits_per_second,
 };
-use crate::node::{Node, PortId};
+use crate::node::Node;
 use crate::sim::LinkCounters;
-use crate::switch::Switch;
 use crate::time::Time;
 
 /// What a driver gives back when a run has ended. Nodes are drained: their books still say what
@@ -66,7 +65,7 @@ impl Finished {
             match device {
                 Device::Switch(switch) => {
                     let name = switch.config().name.clone();
-                    report.switches.insert(name, switch_report(switch));
+                    report.switches.insert(name, SwitchReport::from(&**switch));
                 }
                 Device::Host(host) => {
                     report.hosts.insert(host.name().to_owned(), host_report(host));
@@ -99,34 +98,6 @@ impl Finished {
             .collect();
         Outcome { report, histograms }
     }
-}
-
-/// A switch as the report shows it.
-pub fn switch_report(switch: &Switch) -> SwitchReport {
-    // The books do not depend on the store; any names the trait's instance.
-    let ledger = Node::<SlabStore>::ledger(switch);
-    let mut report = SwitchReport {
-        books: BooksReport::from(&ledger),
-        buffer_bytes_max: switch.buffer_bytes_max(),
-        ..SwitchReport::default()
-    };
-    for (number, port) in (0..).map(PortId).zip(&switch.config().ports) {
-        let counters = switch.port_counters(number);
-        report.ports.insert(
-            port.name.clone(),
-            PortReport {
-                rx_frames: counters.rx_frames,
-                rx_bytes: counters.rx_bytes,
-                tx_frames: counters.tx_frames,
-                tx_bytes: counters.tx_bytes,
-                drops: DropsReport::from(&counters.drops),
-                queue_bytes_max: counters.queue_bytes_max,
-                credit_expired_ns: switch.credit_expired(number).as_ns(),
-                ..PortReport::default()
-            },
-        );
-    }
-    report
 }
 
 /// A host as the report shows it.

@@ -7,9 +7,10 @@ use serde_json::{Map, Value, json};
 
 use crate::lab::control::Controlled;
 use crate::lab::device::Device;
-use crate::lab::outcome::{host_report, switch_report};
+use crate::lab::outcome::host_report;
 use crate::lab::run::LabHandle;
 use crate::lab::topology::{Clock, Ppb, Topology};
+use crate::measure::report::SwitchReport;
 use crate::sim::LinkChange;
 use crate::time::{Duration, Time};
 
@@ -67,7 +68,9 @@ impl Controlled for RunControl {
         for node in self.handle.nodes() {
             let name = self.topology.node_name(node).to_owned();
             let shown = self.handle.ask(node, |now, device| match device {
-                Device::Switch(switch) => (now, true, serde_json::to_value(switch_report(switch))),
+                Device::Switch(switch) => {
+                    (now, true, serde_json::to_value(SwitchReport::from(&**switch)))
+                }
                 Device::Host(host) => (now, false, serde_json::to_value(host_report(host))),
             });
             // A worker that has just ended answers no more; what it had is in the report.
