@@ -32,7 +32,8 @@ fn neighbours(switches: &[SwitchNode], links: &[Link]) -> Vec<Vec<Hop>> {
 }
 
 /// Leaves `flood` set on ports toward hosts and externals and on a spanning tree of the switches,
-/// grown breadth first from the first name of each connected part. True when there was a cycle.
+/// grown breadth first from the first name of each connected part, without branches that lead
+/// nowhere. True when there was a cycle.
 pub(super) fn spanning_tree(switches: &mut [SwitchNode], links: &[Link]) -> bool {
     let hops = neighbours(switches, links);
     let mut in_tree = vec![false; links.len()];
@@ -52,17 +53,38 @@ pub(super) fn spanning_tree(switches: &mut [SwitchNode], links: &[Link]) -> bool
             }
         }
     }
-    let mut cyclic = false;
+    let cyclic = hops.iter().flatten().any(|hop| !in_tree[hop.link]);
+    prune(switches, &hops, &mut in_tree);
     for (switch, hops) in switches.iter_mut().zip(&hops) {
         for (port, attachment) in switch.config.ports.iter_mut().zip(&switch.attachments) {
             port.flood = *attachment != Attachment::None;
         }
         for hop in hops.iter().filter(|hop| !in_tree[hop.link]) {
             switch.config.ports[hop.port.index()].flood = false;
-            cyclic = true;
         }
     }
     cyclic
+}
+
+/// Takes branches that lead to no host and no external out of the tree: a flooded frame would only
+/// come to its end there.
+fn prune(switches: &[SwitchNode], hops: &[Vec<Hop>], in_tree: &mut [bool]) {
+    let is_bare = |switch: &SwitchNode, hops: &[Hop]| {
+        let hanging = switch.attachments.iter().filter(|a| **a != Attachment::None).count();
+        hanging == hops.len()
+    };
+    let bare: Vec<bool> = switches.iter().zip(hops).map(|(s, hops)| is_bare(s, hops)).collect();
+    loop {
+        let dead_end = hops.iter().zip(&bare).find_map(|(hops, bare)| {
+            let mut branches = hops.iter().filter(|hop| in_tree[hop.link]);
+            match (bare, branches.next(), branches.next()) {
+                (true, Some(only), None) => Some(only.link),
+                _ => None,
+            }
+        });
+        let Some(link) = dead_end else { break };
+        in_tree[link] = false;
+    }
 }
 
 /// Gives switches with static forwarding an entry per host and VLAN, out of the port on a shortest
