@@ -7,6 +7,7 @@ mod ports;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration as WallDuration;
 
 use crossbeam::channel::{Receiver, RecvTimeoutError};
@@ -93,6 +94,41 @@ fn supervise(
         }
     }
     false
+}
+
+/// Starts a thread for each worker's work.
+fn start<'scope, 'env, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    works: impl IntoIterator<Item = impl FnOnce() -> T + Send + 'scope>,
+) -> Vec<std::io::Result<ScopedJoinHandle<'scope, T>>> {
+    (0..)
+        .zip(works)
+        .map(|(index, work)| {
+            let name = format!("tw-worker-{index}");
+            std::thread::Builder::new().name(name).spawn_scoped(scope, work)
+        })
+        .collect()
+}
+
+/// True when no worker runs any more.
+fn all_ended<T>(threads: &[std::io::Result<ScopedJoinHandle<'_, T>>]) -> bool {
+    threads.iter().flatten().all(ScopedJoinHandle::is_finished)
+}
+
+/// Waits for all workers.
+fn join<T>(threads: Vec<std::io::Result<ScopedJoinHandle<'_, T>>>) -> Vec<Result<T, Failure>> {
+    let join = |thread: std::io::Result<ScopedJoinHandle<'_, T>>| {
+        let thread =
+            thread.map_err(|error| Failure::Running(format!("cannot start a worker: {error}")))?;
+        thread.join().map_err(|_| Failure::Running("a worker panicked; see above".to_owned()))
+    };
+    threads.into_iter().map(join).collect()
+}
+
+/// How many workers the lab wants, at most.
+fn workers_wanted(topology: &Topology) -> usize {
+    let wanted = topology.lab.workers.and_then(|workers| usize::try_from(workers).ok());
+    wanted.unwrap_or_else(|| cores().len())
 }
 
 /// What every worker thread does first: goes to its core, and drops every capability.

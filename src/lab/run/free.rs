@@ -6,8 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam::channel::{Receiver, unbounded};
 
 use super::handle::LabHandle;
-use super::ports::{open_ports, open_store, port_figures, unaccounted};
-use super::{Ended, Setting, cores, give_up_privileges, settle, supervise, wall_now};
+use super::ports::{BerthedNode, open_all, port_figures, unaccounted};
+use super::{
+    Ended, Setting, all_ended, cores, give_up_privileges, join, settle, start, supervise, wall_now,
+    workers_wanted,
+};
 use crate::cli::Failure;
 use crate::lab::device::Device;
 use crate::lab::engine::{
@@ -15,7 +18,7 @@ use crate::lab::engine::{
 };
 use crate::lab::links::{EndBooks, link_counters};
 use crate::lab::outcome::Finished;
-use crate::lab::plan::{Plan, PlannedNode, PlannedPort};
+use crate::lab::plan::PlannedPort;
 use crate::lab::series::{NodeSeries, interval_for};
 use crate::lab::topology::{Attachment, NodeId, Topology};
 use crate::measure::LatencyHistogram;
@@ -57,46 +60,30 @@ pub(super) fn run(
     started: &mut dyn FnMut(Arc<LabHandle>) -> Result<(), Failure>,
 ) -> Result<Ended, Failure> {
     let wall = wall_now();
-    let cores = cores();
-    let workers = topology.lab.workers.map_or(cores.len(), |n| usize::try_from(n).unwrap_or(1));
-    let placements = place(&setting.plan, workers, &cores);
-    let (handle, visits) = LabHandle::new(topology.run.clock, &setting.plan, &placements);
+    let plan = std::mem::take(&mut setting.plan);
+    let placements = place(&plan, workers_wanted(topology), &cores());
+    let (handle, visits) = LabHandle::new(topology.run.clock, &plan, &placements);
     let (opener, requests) = unbounded();
-
-    let Plan { nodes, links } = std::mem::take(&mut setting.plan);
-    let ours: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
-    let mut nodes: Vec<Option<PlannedNode>> = nodes.into_iter().map(Some).collect();
+    let ours: Vec<NodeId> = plan.nodes.iter().map(|node| node.id).collect();
+    let links = plan.links;
+    let berths =
+        open_all(topology, plan.nodes, &placements, setting.network, setting.captures, &opener)?;
+    let interval = interval_for(topology.run.duration);
     let mut crews = Vec::new();
-    for (index, (placement, visits)) in placements.iter().zip(visits).enumerate() {
-        let mine: Vec<(usize, PlannedNode)> = placement
-            .nodes
-            .iter()
-            .filter_map(|number| Some((*number, nodes[*number].take()?)))
-            .collect();
-        let mut store = open_store(topology, mine.iter().map(|(_, node)| node))?;
+    for ((index, berth), visits) in berths.into_iter().enumerate().zip(visits) {
         let mut stations = Vec::new();
-        let mut crew_nodes = Vec::new();
-        for (number, node) in mine {
-            let ios = open_ports(topology, setting.network, &node, &mut store, &opener)?;
-            let ports = ios
-                .into_iter()
-                .zip(&node.ports)
-                .map(|(io, port)| {
-                    let (towards, away) = models(topology, &links, &ours, port.attachment);
-                    FreePort::new(io, towards, away)
-                })
-                .collect();
-            crew_nodes.push((number, node.id, node.ports.clone()));
-            let mut station = node.into_station(topology);
-            for (port, tap) in setting.captures.take(number) {
-                station.set_tap(port, Box::new(tap));
-            }
-            stations.push(FreeStation::new(station, ports));
+        let mut nodes = Vec::new();
+        for BerthedNode { number, id, planned, station, ports } in berth.nodes {
+            let models =
+                planned.iter().map(|port| models(topology, &links, &ours, port.attachment));
+            let ports = ports.into_iter().zip(models);
+            let ports = ports.map(|(io, (towards, away))| FreePort::new(io, towards, away));
+            stations.push(FreeStation::new(station, ports.collect()));
+            nodes.push((number, id, planned));
         }
-        let series = vec![NodeSeries::new(interval_for(topology.run.duration)); crew_nodes.len()];
-        let core = placement.core.filter(|_| placements.len() <= cores.len());
-        let worker = Worker::new(store, stations);
-        crews.push(Crew { index, core, worker, nodes: crew_nodes, series, visits });
+        let series = vec![NodeSeries::new(interval); nodes.len()];
+        let worker = Worker::new(berth.store, stations);
+        crews.push(Crew { index, core: berth.core, worker, nodes, series, visits });
     }
     drop(opener);
     started(Arc::new(handle))?;
@@ -110,35 +97,24 @@ pub(super) fn run(
     let ends_when_quiet = end == Time::NEVER && !setting.stay;
     let mut interrupted = false;
     let served = std::thread::scope(|scope| {
-        let threads: Vec<_> = crews
-            .into_iter()
-            .zip(&quiet)
-            .map(|(crew, quiet)| {
-                let (stop, busy_poll) = (&stop, topology.lab.busy_poll);
-                let pace = XdpPace::new(clock, busy_poll);
-                std::thread::Builder::new()
-                    .name(format!("tw-worker-{}", crew.index))
-                    .spawn_scoped(scope, move || crew.run(pace, end, stop, quiet))
-            })
-            .collect();
+        let (stop, busy_poll) = (&stop, topology.lab.busy_poll);
+        let works = crews.into_iter().zip(&quiet).map(|(crew, quiet)| {
+            move || crew.run(XdpPace::new(clock, busy_poll), end, stop, quiet)
+        });
+        let threads = start(scope, works);
         let mut quiet_looks = 0;
         interrupted = supervise(&requests, setting.stop, || {
             let all_quiet = quiet.iter().all(|quiet| quiet.load(Ordering::Relaxed));
             quiet_looks = if all_quiet { quiet_looks + 1 } else { 0 };
-            (ends_when_quiet && quiet_looks > QUIET_LOOKS)
-                || threads.iter().flatten().all(std::thread::ScopedJoinHandle::is_finished)
+            (ends_when_quiet && quiet_looks > QUIET_LOOKS) || all_ended(&threads)
         });
         stop.store(true, Ordering::Relaxed);
-        threads
-            .into_iter()
-            .map(|thread| match thread.map(std::thread::ScopedJoinHandle::join) {
-                Ok(Ok(served)) => served.map_err(Failure::Running),
-                Ok(Err(_)) => Err(Failure::Running("a worker panicked; see above".to_owned())),
-                Err(error) => Err(Failure::Running(format!("cannot start a worker: {error}"))),
-            })
-            .collect::<Vec<_>>()
+        join(threads)
     });
-    let served = served.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let served = served
+        .into_iter()
+        .map(|worker| worker.and_then(|served| served.map_err(Failure::Running)))
+        .collect::<Result<Vec<_>, _>>()?;
     Ok(finish(topology, served, wall.elapsed(), interrupted && !setting.stay))
 }
 

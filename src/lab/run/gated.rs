@@ -5,20 +5,21 @@ use std::sync::Arc;
 use crossbeam::channel::{Receiver, unbounded};
 
 use super::handle::LabHandle;
-use super::ports::{check_all_ours, open_ports, open_store, port_figures, unaccounted};
-use super::{Ended, Setting, cores, give_up_privileges, settle, supervise, wall_now};
+use super::ports::{BerthedNode, check_all_ours, open_all, port_figures, unaccounted};
+use super::{
+    Ended, Setting, all_ended, cores, give_up_privileges, join, settle, start, supervise, wall_now,
+    workers_wanted,
+};
 use crate::cli::Failure;
-use crate::lab::captures::PortCapture;
 use crate::lab::device::Device;
 use crate::lab::engine::{Gate, GatedPort, GatedWorker, LabPort, LinkEnd, Visit, note_pair, place};
 use crate::lab::outcome::Finished;
-use crate::lab::plan::{Plan, PlannedNode, PlannedPort};
+use crate::lab::plan::PlannedPort;
 use crate::lab::series::{NodeSeries, interval_for};
 use crate::lab::topology::{Attachment, NodeId, Topology};
 use crate::measure::LatencyHistogram;
 use crate::measure::report::{Clock as ReportClock, Driver};
-use crate::node::PortId;
-use crate::sim::{LinkCounters, LinkModel, Station};
+use crate::sim::{LinkCounters, LinkModel};
 use crate::time::{Duration, Time};
 use crate::xdp::UmemStore;
 
@@ -56,50 +57,27 @@ pub(super) fn run(
 ) -> Result<Ended, Failure> {
     check_all_ours(topology)?;
     let wall = wall_now();
-    let cores = cores();
-    let workers = topology.lab.workers.map_or(cores.len(), |n| usize::try_from(n).unwrap_or(1));
-    let placements = place(&setting.plan, workers, &cores);
-    let lookahead = setting.plan.lookahead(topology);
-    let (handle, visits) = LabHandle::new(topology.run.clock, &setting.plan, &placements);
+    let plan = std::mem::take(&mut setting.plan);
+    let placements = place(&plan, workers_wanted(topology), &cores());
+    let lookahead = plan.lookahead(topology);
+    let (handle, visits) = LabHandle::new(topology.run.clock, &plan, &placements);
     let (opener, requests) = unbounded();
-
-    let Plan { nodes, links } = std::mem::take(&mut setting.plan);
-    let mut ends = link_ends(links);
-    let mut nodes: Vec<Option<PlannedNode>> = nodes.into_iter().map(Some).collect();
+    let mut ends = link_ends(plan.links);
+    let berths =
+        open_all(topology, plan.nodes, &placements, setting.network, setting.captures, &opener)?;
+    let interval = interval_for(topology.run.duration);
     let mut crews = Vec::new();
-    for (index, (placement, visits)) in placements.iter().zip(visits).enumerate() {
-        let mine: Vec<(usize, PlannedNode)> = placement
-            .nodes
-            .iter()
-            .filter_map(|number| Some((*number, nodes[*number].take()?)))
-            .collect();
-        let mut store = open_store(topology, mine.iter().map(|(_, node)| node))?;
-        let mut stations = Vec::new();
-        for (number, node) in mine {
-            let ios = open_ports(topology, setting.network, &node, &mut store, &opener)?;
-            let ports = ios
-                .into_iter()
-                .zip(&node.ports)
-                .map(|(io, port)| GatedPort::new(io, take_end(&mut ends, port.attachment)))
-                .collect();
-            stations.push((
-                number,
-                node.id,
-                node.ports.clone(),
-                node.into_station(topology),
-                ports,
-            ));
+    for ((index, berth), visits) in berths.into_iter().enumerate().zip(visits) {
+        let mut worker = Worker::new(index, berth.store, lookahead);
+        let mut nodes = Vec::new();
+        for BerthedNode { number, id, planned, station, ports } in berth.nodes {
+            let ends = planned.iter().map(|port| take_end(&mut ends, port.attachment));
+            let ports = ports.into_iter().zip(ends).map(|(io, end)| GatedPort::new(io, end));
+            worker.add(station, ports.collect());
+            nodes.push((number, id, planned));
         }
-        let mut worker = Worker::new(index, store, lookahead);
-        let mut crew_nodes = Vec::new();
-        for (number, id, planned, mut station, ports) in stations {
-            put_taps(&mut station, setting.captures.take(number));
-            worker.add(station, ports);
-            crew_nodes.push((number, id, planned));
-        }
-        let series = vec![NodeSeries::new(interval_for(topology.run.duration)); crew_nodes.len()];
-        let core = placement.core.filter(|_| placements.len() <= cores.len());
-        crews.push(Crew { index, core, worker, nodes: crew_nodes, series, visits });
+        let series = vec![NodeSeries::new(interval); nodes.len()];
+        crews.push(Crew { index, core: berth.core, worker, nodes, series, visits });
     }
     drop(opener);
     started(Arc::new(handle))?;
@@ -109,29 +87,13 @@ pub(super) fn run(
     let end = topology.run.duration.map(|duration| Time::ZERO + duration);
     let mut interrupted = false;
     let served = std::thread::scope(|scope| {
-        let threads: Vec<_> = crews
-            .into_iter()
-            .map(|crew| {
-                let gate = &gate;
-                std::thread::Builder::new()
-                    .name(format!("tw-worker-{}", crew.index))
-                    .spawn_scoped(scope, move || crew.run(gate, end))
-            })
-            .collect();
-        interrupted = supervise(&requests, setting.stop, || {
-            threads.iter().flatten().all(std::thread::ScopedJoinHandle::is_finished)
-        });
+        let gate = &gate;
+        let threads = start(scope, crews.into_iter().map(|crew| move || crew.run(gate, end)));
+        interrupted = supervise(&requests, setting.stop, || all_ended(&threads));
         if interrupted {
             gate.stop();
         }
-        threads
-            .into_iter()
-            .map(|thread| match thread.map(std::thread::ScopedJoinHandle::join) {
-                Ok(Ok(served)) => Ok(served),
-                Ok(Err(_)) => Err(Failure::Running("a worker panicked; see above".to_owned())),
-                Err(error) => Err(Failure::Running(format!("cannot start a worker: {error}"))),
-            })
-            .collect::<Vec<_>>()
+        join(threads)
     });
     let served = served.into_iter().collect::<Result<Vec<_>, _>>()?;
     Ok(finish(topology, served, gate.failure(), wall.elapsed(), interrupted))
@@ -161,12 +123,6 @@ fn take_end(ends: &mut [[Option<LinkEnd>; 2]], attachment: Attachment) -> LinkEn
         let (notes_out, notes_in) = note_pair();
         LinkEnd { model: LinkModel::new("", Duration::ZERO, 0), notes_out, notes_in }
     })
-}
-
-fn put_taps(station: &mut Station<Device>, taps: Vec<(PortId, PortCapture)>) {
-    for (port, tap) in taps {
-        station.set_tap(port, Box::new(tap));
-    }
 }
 
 impl Crew {

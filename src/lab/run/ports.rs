@@ -4,16 +4,19 @@
 use crossbeam::channel::Sender;
 
 use crate::cli::Failure;
-use crate::lab::engine::{LabPort, OpenRequest, XdpPort};
+use crate::lab::captures::Captures;
+use crate::lab::device::Device;
+use crate::lab::engine::{LabPort, OpenRequest, Placement, XdpPort};
 use crate::lab::memory::worker_chunks;
 use crate::lab::netns::Network;
-use crate::lab::plan::PlannedNode;
-use crate::lab::topology::Topology;
+use crate::lab::plan::{PlannedNode, PlannedPort};
+use crate::lab::topology::{NodeId, Topology};
 use crate::node::PortId;
+use crate::sim::Station;
 use crate::xdp::{ChunkSize, NetNs, Port, PortConfig, RingSizes, UmemStore};
 
 /// The UMEM of a worker that runs `nodes`.
-pub(super) fn open_store<'a>(
+fn open_store<'a>(
     topology: &Topology,
     nodes: impl IntoIterator<Item = &'a PlannedNode>,
 ) -> Result<UmemStore, Failure> {
@@ -32,7 +35,7 @@ pub(super) fn open_store<'a>(
 }
 
 /// Opens every port of `node` that has an interface.
-pub(super) fn open_ports(
+fn open_ports(
     topology: &Topology,
     network: &Network,
     node: &PlannedNode,
@@ -59,6 +62,64 @@ pub(super) fn open_ports(
         ports.push(LabPort::Xdp(Box::new(XdpPort::new(port, opener.clone()))));
     }
     Ok(ports)
+}
+
+/// A worker's store, and its nodes with their ports open.
+pub(super) struct Berth {
+    /// The UMEM of all of them.
+    pub(super) store: UmemStore,
+    /// The core it is pinned to.
+    pub(super) core: Option<usize>,
+    /// In the order in which the worker has them.
+    pub(super) nodes: Vec<BerthedNode>,
+}
+
+/// A node with its ports open.
+pub(super) struct BerthedNode {
+    /// As counted by the plan.
+    pub(super) number: usize,
+    /// Which of the topology.
+    pub(super) id: NodeId,
+    /// What the plan says of its ports.
+    pub(super) planned: Vec<PlannedPort>,
+    /// The node, with its taps.
+    pub(super) station: Station<Device>,
+    /// By port.
+    pub(super) ports: Vec<LabPort>,
+}
+
+/// Opens the stores and ports of all workers.
+pub(super) fn open_all(
+    topology: &Topology,
+    nodes: Vec<PlannedNode>,
+    placements: &[Placement],
+    network: &Network,
+    captures: &mut Captures,
+    opener: &Sender<OpenRequest>,
+) -> Result<Vec<Berth>, Failure> {
+    let pinned = placements.len() <= super::cores().len();
+    let mut nodes: Vec<Option<PlannedNode>> = nodes.into_iter().map(Some).collect();
+    let mut berths = Vec::with_capacity(placements.len());
+    for placement in placements {
+        let mine: Vec<(usize, PlannedNode)> = placement
+            .nodes
+            .iter()
+            .filter_map(|number| Some((*number, nodes[*number].take()?)))
+            .collect();
+        let mut store = open_store(topology, mine.iter().map(|(_, node)| node))?;
+        let mut berthed = Vec::with_capacity(mine.len());
+        for (number, node) in mine {
+            let ports = open_ports(topology, network, &node, &mut store, opener)?;
+            let (id, planned) = (node.id, node.ports.clone());
+            let mut station = node.into_station(topology);
+            for (port, tap) in captures.take(number) {
+                station.set_tap(port, Box::new(tap));
+            }
+            berthed.push(BerthedNode { number, id, planned, station, ports });
+        }
+        berths.push(Berth { store, core: placement.core.filter(|_| pinned), nodes: berthed });
+    }
+    Ok(berths)
 }
 
 /// Refuses a gated run of nodes that are not all ours: the kernel's stack waits for nobody.
