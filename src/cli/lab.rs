@@ -194,11 +194,31 @@ fn status(args: &StatusArgs) -> Result<(), Failure> {
             line.push_str(&format!("; clear it with `{}`", text("mend")));
         }
         for (key, value) in lab["status"].as_object().into_iter().flatten() {
-            line.push_str(&format!("\n  {key}: {}", super::show::plain(value)));
+            if key == "ports" {
+                line.push_str(&ports_text(value));
+            } else {
+                line.push_str(&format!("\n  {key}: {}", super::show::plain(value)));
+            }
         }
         print(&format!("{line}\n"))?;
     }
     Ok(())
+}
+
+/// How each port was opened, a line each.
+fn ports_text(ports: &serde_json::Value) -> String {
+    let mut text = String::new();
+    for port in ports.as_array().into_iter().flatten() {
+        let copies = if port["zero_copy"] == true { "zero-copy" } else { "copy" };
+        text.push_str(&format!(
+            "\n  port {} on {}: {}, {copies}, queues {}",
+            super::show::plain(&port["port"]),
+            super::show::plain(&port["interface"]),
+            super::show::plain(&port["mode"]),
+            port["queues"],
+        ));
+    }
+    text
 }
 
 /// Ends a lab that runs and waits until it has, or removes what a killed one left.

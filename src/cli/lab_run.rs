@@ -6,14 +6,15 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::Failure;
+use super::driver_flags::DriverFlags;
 use super::outcome::print;
 use super::run_flags::RunFlags;
 use crate::lab::control::ControlServer;
 use crate::lab::interrupt;
-use crate::lab::netns;
+use crate::lab::netns::{self, Network};
 use crate::lab::run::{Setting, run as run_lab};
 use crate::lab::run_control::RunControl;
 use crate::lab::topology::{Clock, Topology};
@@ -26,7 +27,7 @@ pub struct RunArgs {
     #[command(flatten)]
     flags: RunFlags,
     #[command(flatten)]
-    clock: ClockFlags,
+    driver: DriverFlags,
 }
 
 /// Arguments of `tailwater lab up`.
@@ -40,60 +41,13 @@ pub struct UpArgs {
     #[command(flatten)]
     flags: RunFlags,
     #[command(flatten)]
-    clock: ClockFlags,
-}
-
-/// How time passes.
-#[derive(Args, Clone, Copy, Debug)]
-struct ClockFlags {
-    /// gated: as far as every worker has served, independent of the machine; free: with the OS clock
-    #[arg(long, value_enum, value_name = "CLOCK")]
-    clock: Option<ClockName>,
-    /// Real nanoseconds for one of node time, by the free clock
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    dilation: Option<u32>,
-    /// Never sleep when idle
-    #[arg(long)]
-    busy_poll: bool,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ClockName {
-    Gated,
-    Free,
-}
-
-impl ClockFlags {
-    fn apply(self, topology: &mut Topology) {
-        if let Some(clock) = self.clock {
-            topology.run.clock = match clock {
-                ClockName::Gated => Clock::Gated,
-                ClockName::Free => Clock::Free,
-            };
-        }
-        if let Some(dilation) = self.dilation {
-            topology.run.clock = Clock::Free;
-            topology.run.dilation = dilation;
-        }
-        topology.lab.busy_poll |= self.busy_poll;
-    }
-
-    /// The same flags for a process that does the work.
-    fn arguments(self) -> Vec<String> {
-        let clock = self.clock.map(|clock| match clock {
-            ClockName::Gated => "--clock=gated".to_owned(),
-            ClockName::Free => "--clock=free".to_owned(),
-        });
-        let dilation = self.dilation.map(|n| format!("--dilation={n}"));
-        let busy_poll = self.busy_poll.then(|| "--busy-poll".to_owned());
-        [clock, dilation, busy_poll].into_iter().flatten().collect()
-    }
+    driver: DriverFlags,
 }
 
 /// Builds the lab, runs its workload, prints the result and removes the lab.
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let mut topology = args.flags.load(&args.file)?;
-    args.clock.apply(&mut topology);
+    args.driver.apply(&mut topology);
     drive(&args.file, &topology, &args.flags, false)
 }
 
@@ -103,8 +57,8 @@ pub(super) fn up(args: &UpArgs) -> Result<(), Failure> {
         return detach(args);
     }
     let mut topology = args.flags.load(&args.file)?;
-    args.clock.apply(&mut topology);
-    if args.clock.clock.is_none() {
+    args.driver.apply(&mut topology);
+    if args.driver.names_no_clock() {
         // A lab that stays up is for programs, which live by the OS clock.
         topology.run.clock = Clock::Free;
     }
@@ -112,10 +66,23 @@ pub(super) fn up(args: &UpArgs) -> Result<(), Failure> {
 }
 
 fn drive(file: &Path, topology: &Topology, flags: &RunFlags, stay: bool) -> Result<(), Failure> {
+    drive_on(file, topology, flags, stay, stay, netns::build)
+}
+
+/// Runs a topology on the network that `build` gives, with a control socket; with `stay` until it
+/// is told to end. With `says_ready` it says `ready` once every port is open.
+pub(super) fn drive_on(
+    file: &Path,
+    topology: &Topology,
+    flags: &RunFlags,
+    stay: bool,
+    says_ready: bool,
+    build: impl FnOnce(&Topology) -> Result<Network, Failure>,
+) -> Result<(), Failure> {
     let stop = interrupt::install()?;
     let mut prepared = flags.prepare(file, topology)?;
     let plan = std::mem::take(&mut prepared.plan);
-    let network = netns::build(topology)?;
+    let network = build(topology)?;
     if !flags.quiet {
         network.messages.iter().for_each(|message| eprintln!("{message}"));
     }
@@ -124,7 +91,15 @@ fn drive(file: &Path, topology: &Topology, flags: &RunFlags, stay: bool) -> Resu
     let ended = run_lab(topology, setting, &mut |handle| {
         let control = RunControl::new(topology.clone(), handle, stop);
         server = Some(ControlServer::start(&topology.name, std::sync::Arc::new(control))?);
-        if stay { print("ready\n") } else { Ok(()) }
+        match (says_ready, flags.json) {
+            (false, _) => Ok(()),
+            (true, false) => print("ready\n"),
+            // Stdout is for the report alone.
+            (true, true) => {
+                eprintln!("ready");
+                Ok(())
+            }
+        }
     });
     // The network goes before the result is shown, whatever the result is.
     let cleared = network.guard.clear();
@@ -138,7 +113,7 @@ fn drive(file: &Path, topology: &Topology, flags: &RunFlags, stay: bool) -> Resu
 fn detach(args: &UpArgs) -> Result<(), Failure> {
     let cannot = |error: std::io::Error| Failure::Running(format!("cannot detach: {error}"));
     let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
-    command.args(["lab", "up"]).arg(&args.file).args(args.clock.arguments());
+    command.args(["lab", "up"]).arg(&args.file).args(args.driver.arguments());
     command.args(args.flags.arguments());
     // What the process says on stderr outlives this one, and nobody else needs the file.
     let path = std::env::temp_dir().join(format!("tailwater-{}.log", std::process::id()));

@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the command line is what prints")]
 
 pub mod doctor;
+pub mod driver_flags;
 pub mod exit;
 pub mod lab;
 pub mod lab_run;
@@ -14,6 +15,7 @@ pub mod run_flags;
 pub mod set;
 pub mod show;
 pub mod sim;
+pub mod switch;
 pub mod top;
 
 use std::process::ExitCode;
@@ -36,6 +38,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Send a capture through a switch, in capture time
     Replay(replay::ReplayArgs),
+    /// Run switches on interfaces that are there
+    Switch(Box<switch::SwitchArgs>),
     /// Labs from topology files: namespaces, links, switches, hosts
     Lab(lab::LabArgs),
     /// Change a running instance
@@ -77,6 +81,7 @@ impl Command {
         match self {
             Self::Doctor(args) => args.run(),
             Self::Replay(args) => args.run(),
+            Self::Switch(args) => args.run(),
             Self::Lab(args) => args.run(),
             Self::Set(args) => args.run(),
             Self::Show(args) => args.run(),

@@ -12,7 +12,7 @@ use std::time::Duration as WallDuration;
 
 use crossbeam::channel::{Receiver, RecvTimeoutError};
 
-pub use handle::LabHandle;
+pub use handle::{LabHandle, PortMode};
 
 use crate::cli::Failure;
 use crate::lab::captures::Captures;

@@ -59,6 +59,7 @@ impl Controlled for RunControl {
             "switches": self.topology.switches.len(),
             "hosts": self.topology.hosts.len(),
             "links": self.topology.links.len(),
+            "ports": self.handle.ports(),
         })
     }
 

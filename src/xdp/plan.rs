@@ -9,6 +9,7 @@
 //! [`Port::open`]: super::Port::open
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::interface::{Interface, InterfaceState, LinkState, carries_default_route};
@@ -51,6 +52,8 @@ pub struct PortConfig {
     pub busy_poll: Option<BusyPoll>,
     /// Take an interface even if it carries the default route.
     pub allow_default_route: bool,
+    /// Receive frames to any address, as a port of a switch does; ends with the port.
+    pub promiscuous: bool,
     /// An attachment that another port on the same interface made: the ports share the program and
     /// differ in their queues.
     pub attachment: Option<Arc<Attachment>>,
@@ -69,6 +72,7 @@ impl PortConfig {
             steering: Steering::All,
             busy_poll: None,
             allow_default_route: false,
+            promiscuous: false,
             attachment: None,
         }
     }
@@ -233,6 +237,8 @@ pub struct OpenedPort {
     /// Before the sockets, so that the program is detached before they close.
     pub(crate) attachment: Arc<Attachment>,
     pub(crate) sockets: Vec<Socket>,
+    /// Holds the interface in promiscuous mode.
+    pub(crate) promiscuous: Option<OwnedFd>,
     pub(crate) interface: Interface,
     pub(crate) ifindex: u32,
     pub(crate) state: InterfaceState,
@@ -280,6 +286,16 @@ pub(crate) fn survey(config: &PortConfig) -> Result<Survey, PortError> {
         }
         Ok(Survey { queues, zero_copy })
     })
+}
+
+/// How many queues a port of `config` will have: those that it names, or all of the interface's.
+///
+/// # Errors
+/// [`PortError`] when the interface is not there or has not what `config` wants.
+pub fn queue_count(config: &PortConfig) -> Result<u32, PortError> {
+    let survey = survey(config)?;
+    let named = u32::try_from(config.queues.len()).unwrap_or(u32::MAX);
+    Ok(if named == 0 { survey.queues } else { named })
 }
 
 /// Whether the kernel cannot say what drivers do; the loopback interface is one that can be asked.
@@ -365,7 +381,9 @@ impl PortPlan {
                 }
             }
         }
-        Ok(OpenedPort { plan: self, attachment, sockets, interface, ifindex, state })
+        // An interface that refuses this still gives what is addressed to it.
+        let promiscuous = config.promiscuous.then(|| socket::promiscuous(ifindex).ok()).flatten();
+        Ok(OpenedPort { plan: self, attachment, sockets, promiscuous, interface, ifindex, state })
     }
 
     fn open_queue(

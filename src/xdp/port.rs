@@ -1,7 +1,7 @@
 //! A port on AF_XDP: one interface with one or more of its queues, on the worker that owns it.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use super::counters::{PortCounters, TxRefused};
@@ -39,6 +39,8 @@ pub struct Port {
     /// Before the sockets, so that the program is detached before they close.
     attachment: Option<Arc<Attachment>>,
     queues: Vec<Queue>,
+    /// Held for what closing it does.
+    promiscuous: Option<OwnedFd>,
     queue_numbers: Vec<u32>,
     next_rx_queue: usize,
     interface: Interface,
@@ -118,7 +120,8 @@ impl Port {
 
     /// Last step of opening, by the owner of the store.
     pub fn start(opened: OpenedPort) -> Self {
-        let OpenedPort { mut plan, attachment, sockets, interface, ifindex, state } = opened;
+        let OpenedPort { mut plan, attachment, sockets, promiscuous, interface, ifindex, state } =
+            opened;
         // A program that the port keeps beyond its sockets would stay attached.
         plan.config.attachment = None;
         let mut port = Self {
@@ -128,6 +131,7 @@ impl Port {
             umem: plan.umem,
             attachment: Some(attachment),
             queues: Vec::with_capacity(sockets.len()),
+            promiscuous,
             queue_numbers: plan.queues.iter().map(|(number, _)| *number).collect(),
             next_rx_queue: 0,
             interface,
@@ -165,7 +169,8 @@ impl Port {
 
     /// Takes the sockets of a plan that [`plan_again`](Self::plan_again) made.
     pub fn restart(&mut self, opened: OpenedPort) {
-        let OpenedPort { attachment, sockets, interface, ifindex, state, .. } = opened;
+        let OpenedPort { attachment, sockets, promiscuous, interface, ifindex, state, .. } = opened;
+        self.promiscuous = promiscuous;
         self.attachment = Some(attachment);
         (self.interface, self.ifindex) = (interface, ifindex);
         self.take_sockets(sockets);
@@ -199,6 +204,7 @@ impl Port {
     pub fn close(&mut self, store: &mut UmemStore) -> Recovered {
         self.reap(store);
         self.attachment = None;
+        self.promiscuous = None;
         for mut queue in self.queues.drain(..) {
             if let Ok(statistics) = queue.socket.statistics() {
                 self.counters.add_statistics(&statistics);

@@ -209,6 +209,21 @@ fn unbound() -> io::Result<OwnedFd> {
     sys::socket(libc::AF_XDP, libc::SOCK_RAW)
 }
 
+/// Sets an interface promiscuous for as long as the descriptor is open, whatever ends it. Needs
+/// `CAP_NET_RAW`.
+pub(crate) fn promiscuous(ifindex: u32) -> io::Result<OwnedFd> {
+    // Protocol 0: no frame is copied to it.
+    let fd = sys::socket(libc::AF_PACKET, libc::SOCK_RAW)?;
+    let membership = sys::packet_mreq {
+        mr_ifindex: i32::try_from(ifindex).map_err(|_| io::Error::other("interface index"))?,
+        mr_type: u16::try_from(libc::PACKET_MR_PROMISC).unwrap_or(1),
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    sys::setsockopt(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)?;
+    Ok(fd)
+}
+
 fn register(fd: BorrowedFd<'_>, area: &UmemArea) -> io::Result<()> {
     // The kernel counts a UMEM as locked memory for those without CAP_IPC_LOCK.
     let _ = nix::sys::resource::setrlimit(

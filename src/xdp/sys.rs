@@ -9,8 +9,8 @@ pub(crate) use libc::{
     XDP_COPY, XDP_MMAP_OFFSETS, XDP_OPTIONS, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING, XDP_PKT_CONTD,
     XDP_RING_NEED_WAKEUP, XDP_RX_RING, XDP_SHARED_UMEM, XDP_STATISTICS, XDP_TX_RING,
     XDP_UMEM_COMPLETION_RING, XDP_UMEM_FILL_RING, XDP_UMEM_REG, XDP_USE_NEED_WAKEUP, XDP_USE_SG,
-    XDP_ZEROCOPY, sockaddr_xdp, xdp_desc, xdp_mmap_offsets, xdp_options, xdp_ring_offset,
-    xdp_statistics, xdp_umem_reg,
+    XDP_ZEROCOPY, packet_mreq, sockaddr_xdp, xdp_desc, xdp_mmap_offsets, xdp_options,
+    xdp_ring_offset, xdp_statistics, xdp_umem_reg,
 };
 
 /// Frames that one `sendto` may take in copy mode (Linux 6.17); 32 without it.
@@ -37,6 +37,9 @@ unsafe impl Plain for xdp_mmap_offsets {}
 unsafe impl Plain for xdp_statistics {}
 // SAFETY: an integer.
 unsafe impl Plain for xdp_options {}
+
+// SAFETY: integers and bytes without padding.
+unsafe impl Plain for packet_mreq {}
 
 fn socklen<T>() -> libc::socklen_t {
     libc::socklen_t::try_from(size_of::<T>()).unwrap_or(libc::socklen_t::MAX)

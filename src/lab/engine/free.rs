@@ -227,7 +227,7 @@ where
                 let due = self.stations.iter().map(FreeStation::next_event).min();
                 let until = due.unwrap_or(Time::NEVER).min(end).min(self.chores_at);
                 let ports = self.stations.iter().flat_map(|station| &station.ports);
-                pace.idle(ports.filter_map(|port| port.io.wake_fd()), until);
+                pace.idle(ports.flat_map(|port| port.io.wake_fds()), until);
             }
         }
     }

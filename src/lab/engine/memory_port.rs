@@ -79,8 +79,8 @@ impl<S: FrameStore> PortIo<S> for MemoryPort {
         None
     }
 
-    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+    fn wake_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::empty()
     }
 
     fn refused(&self) -> u64 {

@@ -36,8 +36,8 @@ pub trait PortIo<S: FrameStore> {
     /// changed. Called a hundred times a second, not per frame.
     fn poll_link(&mut self, store: &mut S) -> Option<bool>;
 
-    /// The descriptor that becomes readable when a frame has come, for a worker that sleeps.
-    fn wake_fd(&self) -> Option<BorrowedFd<'_>>;
+    /// The descriptors that become readable when a frame has come, for a worker that sleeps.
+    fn wake_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>>;
 
     /// Frames that [`send`](Self::send) took and released because no wire could carry them.
     fn refused(&self) -> u64;

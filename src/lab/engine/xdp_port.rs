@@ -159,11 +159,12 @@ impl PortIo<UmemStore> for LabPort {
         changed.then_some(up)
     }
 
-    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        match self {
-            Self::Xdp(xdp) => xdp.port.fd(),
+    fn wake_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let port = match self {
+            Self::Xdp(xdp) => Some(xdp.port()),
             Self::Unconnected { .. } => None,
-        }
+        };
+        port.into_iter().flat_map(Port::fds)
     }
 
     fn refused(&self) -> u64 {

@@ -98,6 +98,17 @@ pub fn build(topology: &Topology) -> Result<Network, Failure> {
     Ok(Network { interfaces, guard, messages })
 }
 
+/// Takes the external interfaces of a topology that has nothing else as they are, and makes
+/// nothing. The state file says that it runs, for `show`, `set` and `top`.
+///
+/// # Errors
+/// `Running` when an instance of this name runs.
+pub fn take(topology: &Topology) -> Result<Network, Failure> {
+    let messages = guard::clear_leftover(&topology.name)?.into_iter().collect();
+    let state = LabState::of_this_process(&topology.name, Vec::new(), Vec::new())?;
+    Ok(Network { interfaces: interfaces(topology), guard: LabGuard::begin(state)?, messages })
+}
+
 /// Every port's interface, made or external.
 fn interfaces(topology: &Topology) -> BTreeMap<(NodeId, PortId), Interface> {
     let mut interfaces = BTreeMap::new();
@@ -112,7 +123,7 @@ fn interfaces(topology: &Topology) -> BTreeMap<(NodeId, PortId), Interface> {
         }
     }
     for external in &topology.externals {
-        let External { switch, port, interface, netns } = external.clone();
+        let External { switch, port, interface, netns, .. } = external.clone();
         let queues = topology.lab.queues;
         let interface = Interface { netns, name: interface, queues, external: true };
         interfaces.insert((NodeId::Switch(switch), port), interface);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam::channel::{Receiver, unbounded};
 
 use super::handle::LabHandle;
-use super::ports::{BerthedNode, open_all, port_figures, unaccounted};
+use super::ports::{BerthedNode, open_all, port_figures, port_modes, unaccounted};
 use super::{
     Ended, Setting, all_ended, cores, give_up_privileges, join, settle, start, supervise, wall_now,
     workers_wanted,
@@ -62,12 +62,13 @@ pub(super) fn run(
     let wall = wall_now();
     let plan = std::mem::take(&mut setting.plan);
     let placements = place(&plan, workers_wanted(topology), &cores());
-    let (handle, visits) = LabHandle::new(topology.run.clock, &plan, &placements);
+    let (mut handle, visits) = LabHandle::new(topology.run.clock, &plan, &placements);
     let (opener, requests) = unbounded();
     let ours: Vec<NodeId> = plan.nodes.iter().map(|node| node.id).collect();
     let links = plan.links;
     let berths =
         open_all(topology, plan.nodes, &placements, setting.network, setting.captures, &opener)?;
+    handle.note_ports(port_modes(&berths));
     let interval = interval_for(topology.run.duration);
     let mut crews = Vec::new();
     for ((index, berth), visits) in berths.into_iter().enumerate().zip(visits) {
@@ -165,7 +166,8 @@ impl Crew {
             station.drain(&mut store);
             for (planned, mut port) in planned.iter().zip(ports) {
                 port.drain(&mut store);
-                served.figures.extend(port_figures(&planned.name, port.io_mut(), &mut store));
+                let figures = port_figures(&planned.name, port.io_mut(), &mut store);
+                served.figures.extend(figures.map(|figures| with_drops(figures, planned, &port)));
                 if let Attachment::Link(link, end) = planned.attachment {
                     served.ends.push(((link, end), books(&port)));
                 }
@@ -176,6 +178,18 @@ impl Crew {
         served.violations.extend(unaccounted(&store, self.index));
         Ok(served)
     }
+}
+
+/// Adds what found its TX ring full where no link of the lab has it in its books.
+fn with_drops(
+    (name, mut figures): (String, serde_json::Value),
+    planned: &PlannedPort,
+    port: &FreePort<LabPort>,
+) -> (String, serde_json::Value) {
+    if port.tx_ring_full() > 0 && matches!(planned.attachment, Attachment::External(_)) {
+        figures["tx_ring_full"] = port.tx_ring_full().into();
+    }
+    (name, figures)
 }
 
 /// What one end has counted, once its port is closed.

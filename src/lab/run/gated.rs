@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crossbeam::channel::{Receiver, unbounded};
 
 use super::handle::LabHandle;
-use super::ports::{BerthedNode, check_all_ours, open_all, port_figures, unaccounted};
+use super::ports::{BerthedNode, check_all_ours, open_all, port_figures, port_modes, unaccounted};
 use super::{
     Ended, Setting, all_ended, cores, give_up_privileges, join, settle, start, supervise, wall_now,
     workers_wanted,
@@ -60,11 +60,12 @@ pub(super) fn run(
     let plan = std::mem::take(&mut setting.plan);
     let placements = place(&plan, workers_wanted(topology), &cores());
     let lookahead = plan.lookahead(topology);
-    let (handle, visits) = LabHandle::new(topology.run.clock, &plan, &placements);
+    let (mut handle, visits) = LabHandle::new(topology.run.clock, &plan, &placements);
     let (opener, requests) = unbounded();
     let mut ends = link_ends(plan.links);
     let berths =
         open_all(topology, plan.nodes, &placements, setting.network, setting.captures, &opener)?;
+    handle.note_ports(port_modes(&berths));
     let interval = interval_for(topology.run.duration);
     let mut crews = Vec::new();
     for ((index, berth), visits) in berths.into_iter().enumerate().zip(visits) {

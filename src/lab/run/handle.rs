@@ -20,6 +20,22 @@ pub struct LabHandle {
     visits: Vec<Sender<Visit<Device>>>,
     places: Vec<Place>,
     clock: Clock,
+    ports: Vec<PortMode>,
+}
+
+/// How a port was opened.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct PortMode {
+    /// `NODE:PORT`.
+    pub port: String,
+    /// Its interface.
+    pub interface: String,
+    /// `native` or `generic`.
+    pub mode: &'static str,
+    /// Frames go without copies.
+    pub zero_copy: bool,
+    /// The interface's queues that it has.
+    pub queues: Vec<u32>,
 }
 
 /// Where a node runs.
@@ -44,7 +60,7 @@ impl LabHandle {
                 places.push(Place { id: plan.nodes[*node].id, worker, station });
             }
         }
-        (Self { visits, places, clock }, receivers)
+        (Self { visits, places, clock, ports: Vec::new() }, receivers)
     }
 
     /// Has the worker of `node` do `work` on it between two rounds, and waits for the answer. None
@@ -82,6 +98,16 @@ impl LabHandle {
             changed |= self.visits[place.worker].send(visit).is_ok();
         }
         changed
+    }
+
+    /// Notes how the ports were opened.
+    pub(super) fn note_ports(&mut self, ports: Vec<PortMode>) {
+        self.ports = ports;
+    }
+
+    /// How each port was opened.
+    pub fn ports(&self) -> &[PortMode] {
+        &self.ports
     }
 
     /// The nodes that can be asked.

@@ -8,21 +8,27 @@ use crate::lab::captures::Captures;
 use crate::lab::device::Device;
 use crate::lab::engine::{LabPort, OpenRequest, Placement, XdpPort};
 use crate::lab::memory::worker_chunks;
-use crate::lab::netns::Network;
+use crate::lab::netns::{Interface, Network};
 use crate::lab::plan::{PlannedNode, PlannedPort};
-use crate::lab::topology::{NodeId, Topology};
+use crate::lab::run::PortMode;
+use crate::lab::topology::{External, NodeId, Topology};
 use crate::node::PortId;
 use crate::sim::Station;
-use crate::xdp::{ChunkSize, NetNs, Port, PortConfig, RingSizes, UmemStore};
+use crate::xdp::plan::queue_count;
+use crate::xdp::{BusyPoll, ChunkSize, NetNs, Port, PortConfig, PortError, RingSizes, UmemStore};
 
 /// The UMEM of a worker that runs `nodes`.
 fn open_store<'a>(
     topology: &Topology,
-    nodes: impl IntoIterator<Item = &'a PlannedNode>,
+    network: &Network,
+    nodes: impl IntoIterator<Item = &'a PlannedNode> + Clone,
 ) -> Result<UmemStore, Failure> {
     let chunk_size =
         if topology.lab.chunk_bytes <= 2_048 { ChunkSize::Bytes2048 } else { ChunkSize::Bytes4096 };
-    let chunks = worker_chunks(topology, nodes);
+    let mut chunks = worker_chunks(topology, nodes.clone());
+    for node in nodes {
+        chunks += chunks_of_more_queues(topology, network, node)?;
+    }
     let lacks = |why: String| {
         Failure::HostLacks(format!(
             "no memory for a UMEM of {chunks} chunks of {} bytes: {why}. Make `buffer` smaller, or \
@@ -32,6 +38,65 @@ fn open_store<'a>(
     };
     let count = u32::try_from(chunks).map_err(|_| lacks("more than 2^32 chunks".to_owned()))?;
     UmemStore::new(chunk_size, count).map_err(|error| lacks(error.to_string()))
+}
+
+/// What the kernel's busy polling is told: DPDK's and the kernel's own figures for AF_XDP.
+const BUSY_POLL: BusyPoll = BusyPoll { micros: 20, budget: 64 };
+
+/// How the port on `interface` is opened.
+fn port_config(
+    topology: &Topology,
+    interface: &Interface,
+    external: Option<&External>,
+) -> PortConfig {
+    let netns = match &interface.netns {
+        None => NetNs::Current,
+        Some(path) if path.contains('/') => NetNs::Path(path.into()),
+        Some(name) => NetNs::Named(name.clone()),
+    };
+    let mut config = PortConfig::new(netns, &interface.name);
+    config.rings = RingSizes::of(topology.lab.ring_entries);
+    config.busy_poll = topology.lab.busy_poll.then_some(BUSY_POLL);
+    if let Some(external) = external {
+        config.queues.clone_from(&external.queues);
+        config.steering = external.steering.clone();
+        config.attach = external.attach;
+        config.zero_copy = external.zero_copy;
+        config.allow_default_route = topology.lab.allow_default_route;
+        config.promiscuous = true;
+    }
+    config
+}
+
+/// What a port that did not open means: what the user wrote is wrong, or the machine lacks it.
+fn port_failure(name: &str, error: &PortError) -> Failure {
+    let text = format!("port {name}: {error}");
+    match error {
+        PortError::NoInterface { .. }
+        | PortError::DefaultRoute { .. }
+        | PortError::NoQueue { .. }
+        | PortError::Rings { .. } => Failure::Usage(text),
+        _ => Failure::HostLacks(text),
+    }
+}
+
+/// Chunks for the rings of external interfaces beyond their first queue, which only the machine
+/// knows the number of.
+fn chunks_of_more_queues(
+    topology: &Topology,
+    network: &Network,
+    node: &PlannedNode,
+) -> Result<u64, Failure> {
+    let mut chunks = 0;
+    for (number, planned) in (0..).map(PortId).zip(&node.ports) {
+        let Some(external) = topology.external(planned.attachment) else { continue };
+        let Some(interface) = network.interface(node.id, number) else { continue };
+        let config = port_config(topology, interface, Some(external));
+        let queues = queue_count(&config).map_err(|error| port_failure(&planned.name, &error))?;
+        let entries = u64::from(config.rings.fill) + u64::from(config.rings.tx);
+        chunks += entries * u64::from(queues.saturating_sub(1));
+    }
+    Ok(chunks)
 }
 
 /// Opens every port of `node` that has an interface.
@@ -48,17 +113,9 @@ fn open_ports(
             ports.push(LabPort::Unconnected { refused: 0 });
             continue;
         };
-        let netns = match &interface.netns {
-            None => NetNs::Current,
-            Some(path) if path.contains('/') => NetNs::Path(path.into()),
-            Some(name) => NetNs::Named(name.clone()),
-        };
-        let config = PortConfig {
-            rings: RingSizes::of(topology.lab.ring_entries),
-            ..PortConfig::new(netns, &interface.name)
-        };
-        let port = Port::open(store, config)
-            .map_err(|error| Failure::HostLacks(format!("port {}: {error}", planned.name)))?;
+        let config = port_config(topology, interface, topology.external(planned.attachment));
+        let port =
+            Port::open(store, config).map_err(|error| port_failure(&planned.name, &error))?;
         ports.push(LabPort::Xdp(Box::new(XdpPort::new(port, opener.clone()))));
     }
     Ok(ports)
@@ -106,7 +163,7 @@ pub(super) fn open_all(
             .iter()
             .filter_map(|number| Some((*number, nodes[*number].take()?)))
             .collect();
-        let mut store = open_store(topology, mine.iter().map(|(_, node)| node))?;
+        let mut store = open_store(topology, network, mine.iter().map(|(_, node)| node))?;
         let mut berthed = Vec::with_capacity(mine.len());
         for (number, node) in mine {
             let ports = open_ports(topology, network, &node, &mut store, opener)?;
@@ -134,6 +191,25 @@ pub(super) fn check_all_ours(topology: &Topology) -> Result<(), Failure> {
     )))
 }
 
+/// How every open port works, as `status` shows it.
+pub(super) fn port_modes(berths: &[Berth]) -> Vec<PortMode> {
+    let nodes = berths.iter().flat_map(|berth| &berth.nodes);
+    let ports = nodes.flat_map(|node| node.planned.iter().zip(&node.ports));
+    ports
+        .filter_map(|(planned, port)| {
+            let LabPort::Xdp(xdp) = port else { return None };
+            let port = xdp.port();
+            Some(PortMode {
+                port: planned.name.clone(),
+                interface: port.name().to_owned(),
+                mode: port.xdp_mode()?.name(),
+                zero_copy: port.is_zero_copy(),
+                queues: port.queue_numbers().to_vec(),
+            })
+        })
+        .collect()
+}
+
 /// Closes a port, and gives what its rings and the kernel counted, under its name.
 pub(super) fn port_figures(
     name: &str,
@@ -142,12 +218,14 @@ pub(super) fn port_figures(
 ) -> Option<(String, serde_json::Value)> {
     let LabPort::Xdp(xdp) = port else { return None };
     let mode = xdp.port().xdp_mode().map(|mode| mode.name());
+    let queues = xdp.port().queue_numbers().to_vec();
     let zero_copy = xdp.port().is_zero_copy();
     xdp.close(store);
     let counted = xdp.counters();
     let mut figures = serde_json::Map::new();
     figures.insert("mode".to_owned(), mode.into());
     figures.insert("zero_copy".to_owned(), zero_copy.into());
+    figures.insert("queues".to_owned(), queues.into());
     figures.extend(
         counted.iter().filter(|(_, n)| *n > 0).map(|(name, n)| (name.to_owned(), n.into())),
     );

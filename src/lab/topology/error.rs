@@ -107,10 +107,14 @@ impl From<TopologyError> for Failure {
     }
 }
 
-/// The keys that issues of later releases bring, with what they will do.
-const LATER: [(&str, &str); 3] = [
+/// The keys that issues of later releases bring, or that are flags, with what to do instead.
+const LATER: [(&str, &str); 4] = [
     ("flow", "flows (RoCE, MRC) come with a later release; use [[stream]] for paced UDP frames"),
     ("workload", "workloads come with a later release; list [[stream]] tables instead"),
+    (
+        "allow_default_route",
+        "no file may cut a machine off; who starts it gives --allow-default-route",
+    ),
     ("slow", "slowed links come with a later release; use loss, delay, jitter, down or up"),
 ];
 

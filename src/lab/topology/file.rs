@@ -164,6 +164,10 @@ pub(super) struct ExternalTable {
     pub(super) interface: S<String>,
     pub(super) netns: Option<S<String>>,
     pub(super) rate: Option<Q<Rate>>,
+    pub(super) steering: Option<S<OneOrMany<String>>>,
+    pub(super) xdp: Option<XdpName>,
+    pub(super) zero_copy: Option<ZeroCopyName>,
+    pub(super) queues: Option<S<Vec<u32>>>,
 }
 
 /// `[[stream]]`.
@@ -266,6 +270,22 @@ pub(super) enum ArrivalsName {
 pub(super) enum ClockName {
     Gated,
     Free,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum XdpName {
+    Auto,
+    Native,
+    Generic,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ZeroCopyName {
+    Auto,
+    Require,
+    Off,
 }
 
 /// An address with the length of its network's prefix: `10.0.0.1/24`.

@@ -5,6 +5,7 @@
 //! same addresses, ports and numbers.
 
 mod error;
+mod externals;
 mod file;
 mod order;
 mod paths;
@@ -30,6 +31,7 @@ use crate::node::PortId;
 use crate::switch::SwitchConfig;
 use crate::time::{Duration, Time};
 use crate::units::Rate;
+use crate::xdp::{Attach, Steering, ZeroCopy};
 
 /// A whole lab, ready to be built.
 #[derive(Clone, Debug)]
@@ -173,6 +175,14 @@ pub struct External {
     pub interface: String,
     /// Its namespace: a name under `/run/netns`, a path, or the one of tailwater when None.
     pub netns: Option<String>,
+    /// Which of its frames come to the switch; the kernel keeps the rest.
+    pub steering: Steering,
+    /// In the driver or in the stack.
+    pub attach: Attach,
+    /// Copies or not.
+    pub zero_copy: ZeroCopy,
+    /// Its queues, or none for all of them.
+    pub queues: Vec<u32>,
 }
 
 /// One stream, from an agent to another host.
@@ -251,6 +261,9 @@ pub struct LabOptions {
     pub busy_poll: bool,
     /// UMEM in huge pages when the kernel has them.
     pub huge_pages: bool,
+    /// Take an external interface even if it carries the default route. No file can say so: who
+    /// starts the lab does, with `--allow-default-route`.
+    pub allow_default_route: bool,
 }
 
 impl Default for LabOptions {
@@ -262,6 +275,7 @@ impl Default for LabOptions {
             workers: None,
             busy_poll: false,
             huge_pages: true,
+            allow_default_route: false,
         }
     }
 }

@@ -317,23 +317,12 @@ impl<'a> Resolver<'a> {
                 self.issue(Issue::new(end.span, "an external interface is a port of a switch"));
                 continue;
             };
-            let interface = &table.interface;
-            if interface.get_ref().is_empty() || interface.get_ref().len() > 15 {
-                self.issue(Issue::new(
-                    interface.span(),
-                    "an interface's name has 1 to 15 characters",
-                ));
-            }
+            self.external_once(table);
             self.rate_above_zero(table.rate.as_ref());
             let rate = value(table.rate.as_ref().or(file.defaults.link.rate.as_ref()));
             let attachment = Attachment::External(externals.len());
             self.use_port(uses, &end, attachment, rate.unwrap_or(LINK_RATE));
-            externals.push(External {
-                switch,
-                port: PortId(0),
-                interface: interface.get_ref().clone(),
-                netns: table.netns.as_ref().map(|netns| netns.get_ref().clone()),
-            });
+            externals.push(self.external(table, switch));
         }
         externals
     }
