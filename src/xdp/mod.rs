@@ -3,8 +3,10 @@
 
 pub mod clock;
 pub mod counters;
+mod doorbell;
 pub mod idle;
 pub mod interface;
+pub mod io_worker;
 mod memory;
 pub mod netns;
 pub mod nic;
@@ -22,6 +24,7 @@ pub use clock::Clock;
 pub use counters::{PortCounters, TxRefused};
 pub use idle::Idle;
 pub use interface::{InterfaceState, LinkState};
+pub use io_worker::{IoHandle, IoWorker};
 pub use netns::NetNs;
 pub use plan::{OpenedPort, PortConfig, PortError, PortPlan, ZeroCopy};
 pub use port::{Port, PortState};

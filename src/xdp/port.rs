@@ -5,7 +5,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use super::counters::{PortCounters, TxRefused};
+use super::doorbell::Doorbell;
 use super::interface::{Interface, InterfaceState, LinkState};
+use super::io_worker::IoHandle;
 use super::plan::{self, OpenedPort, PlannedUmem, PortConfig, PortError, PortPlan};
 use super::program::{Attachment, XdpMode};
 use super::socket::Socket;
@@ -20,9 +22,6 @@ const VLAN_TAG_BYTES: u32 = 4;
 /// Descriptors of one frame: what the kernel's skb takes in copy mode (`MAX_SKB_FRAGS` is at
 /// least 17).
 const DESCRIPTORS_MAX: u32 = 17;
-
-/// System calls of one [`Port::kick`] that move nothing before it gives up until the next.
-const IDLE_WAKEUPS_MAX: u32 = 64;
 
 /// A port that moves frames between a store and an interface.
 ///
@@ -41,6 +40,8 @@ pub struct Port {
     queues: Vec<Queue>,
     /// Held for what closing it does.
     promiscuous: Option<OwnedFd>,
+    /// Where the kernel's rings are served when not here, and the bell that wakes us for it.
+    io: Option<(IoHandle, Arc<Doorbell>)>,
     queue_numbers: Vec<u32>,
     next_rx_queue: usize,
     interface: Interface,
@@ -132,6 +133,7 @@ impl Port {
             attachment: Some(attachment),
             queues: Vec::with_capacity(sockets.len()),
             promiscuous,
+            io: None,
             queue_numbers: plan.queues.iter().map(|(number, _)| *number).collect(),
             next_rx_queue: 0,
             interface,
@@ -147,12 +149,29 @@ impl Port {
     }
 
     fn take_sockets(&mut self, sockets: Vec<Socket>) {
+        let io = self.io.as_ref();
         self.queues.extend(sockets.into_iter().map(|socket| Queue {
-            socket,
+            socket: match io {
+                Some((worker, bell)) => worker.serve(socket, bell),
+                None => socket,
+            },
             fill_wanted: 0,
             partial: None,
             tx_pending: false,
         }));
+    }
+
+    /// Has the kernel's rings served by an I/O worker from now on, and whenever the port is opened
+    /// again. For a port that was just started; [`close`](Self::close) waits for that worker, which
+    /// must be running or gone by then.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left; the port is as before.
+    pub fn run_rings_on(&mut self, worker: &IoHandle) -> io::Result<()> {
+        self.io = Some((worker.clone(), Arc::new(Doorbell::new()?)));
+        let sockets = self.queues.drain(..).map(|queue| queue.socket).collect();
+        self.take_sockets(sockets);
+        Ok(())
     }
 
     /// Plans to open the port again after it closed or its interface vanished; the plan is opened
@@ -202,25 +221,34 @@ impl Port {
     /// Closes the sockets and gives every chunk of their rings back to the store. Frames that were
     /// waiting in them are counted as abandoned.
     pub fn close(&mut self, store: &mut UmemStore) -> Recovered {
+        let returned =
+            self.io.as_ref().map_or_else(Vec::new, |(worker, bell)| worker.take_back(bell));
         self.reap(store);
         self.attachment = None;
         self.promiscuous = None;
-        for mut queue in self.queues.drain(..) {
-            if let Ok(statistics) = queue.socket.statistics() {
-                self.counters.add_statistics(&statistics);
-            }
-            let ends = |descriptor: &sys::xdp_desc| descriptor.options & sys::XDP_PKT_CONTD == 0;
-            while let Some(descriptor) = queue.socket.rx.take() {
-                self.counters.rx_abandoned += u64::from(ends(&descriptor));
-            }
-            queue.socket.tx.for_each_pending(|descriptor| {
-                self.counters.tx_abandoned += u64::from(ends(&descriptor));
-            });
+        for queue in std::mem::take(&mut self.queues) {
+            queue.socket.add_counters_to(&mut self.counters);
             if let Some((head, ..)) = queue.partial {
                 store.discard(head);
             }
+            self.abandon(queue.socket);
+        }
+        for mut socket in returned {
+            reap_socket(&mut socket, store, (self.region, self.slot), &mut self.counters);
+            self.abandon(socket);
         }
         store.recover(self.slot)
+    }
+
+    /// Counts the frames that wait in a socket's rings, and closes it.
+    fn abandon(&mut self, mut socket: Socket) {
+        let ends = |descriptor: &sys::xdp_desc| descriptor.options & sys::XDP_PKT_CONTD == 0;
+        while let Some(descriptor) = socket.rx.take() {
+            self.counters.rx_abandoned += u64::from(ends(&descriptor));
+        }
+        socket.tx.for_each_pending(|descriptor| {
+            self.counters.tx_abandoned += u64::from(ends(&descriptor));
+        });
     }
 
     /// The interface's name.
@@ -279,9 +307,23 @@ impl Port {
         self.untagged_bytes_max = state.mtu_bytes + ETHERNET_BYTES;
     }
 
-    /// The descriptors to wait on for frames to receive, one per queue.
+    /// The descriptors to wait on for frames to receive: one per queue, and one more with an I/O
+    /// worker, which is silent unless [`listen`](Self::listen) was called before.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.queues.iter().map(|queue| queue.socket.fd())
+        let bell = self.io.as_ref().map(|(_, bell)| bell.fd());
+        self.queues.iter().map(|queue| queue.socket.fd()).chain(bell)
+    }
+
+    /// Says that the worker is about to sleep on [`fds`](Self::fds), so that an I/O worker wakes it.
+    pub fn listen(&self) {
+        if let Some((_, bell)) = &self.io {
+            bell.listen(|| self.queues.iter().any(|queue| queue.socket.has_news(queue.tx_pending)));
+        }
+    }
+
+    /// Whether an I/O worker serves the kernel's rings.
+    pub fn has_io_worker(&self) -> bool {
+        self.queues.iter().any(|queue| queue.socket.is_served())
     }
 
     /// The first of them; None while the port is closed.
@@ -293,9 +335,7 @@ impl Port {
     pub fn counters(&self) -> PortCounters {
         let mut counters = self.counters;
         for queue in &self.queues {
-            if let Ok(statistics) = queue.socket.statistics() {
-                counters.add_statistics(&statistics);
-            }
+            queue.socket.add_counters_to(&mut counters);
         }
         counters
     }
@@ -396,10 +436,7 @@ impl Port {
             queue.fill_wanted -= 1;
         }
         fill.publish();
-        if fill.wants_wakeup() {
-            // A driver that found the ring empty sleeps until it is called.
-            let _ = sys::wake_rx(queue.socket.fd());
-        }
+        queue.socket.wake_fill();
     }
 
     /// Fills the fill rings up, when the store had too few chunks before.
@@ -490,66 +527,23 @@ impl Port {
     }
 
     /// Shows the kernel what was pushed and wakes it when it asks for that: in copy mode until it
-    /// has taken everything, or stops taking. What is left waits for the next call.
+    /// has taken everything, or stops taking. What is left waits for the next call. With an I/O
+    /// worker that worker does it.
     pub fn kick(&mut self) {
         for queue in &mut self.queues {
             if queue.tx_pending {
-                Self::kick_queue(queue, &mut self.counters);
+                queue.tx_pending = queue.socket.kick(&mut self.counters);
             }
         }
-    }
-
-    fn kick_queue(queue: &mut Queue, counters: &mut PortCounters) {
-        queue.socket.tx.publish();
-        let mut pending = queue.socket.tx.pending();
-        let mut idle = 0;
-        while pending > 0 && queue.socket.tx.wants_wakeup() {
-            counters.tx_wakeups += 1;
-            let result = sys::wake_tx(queue.socket.fd());
-            let before = std::mem::replace(&mut pending, queue.socket.tx.pending());
-            match result.as_ref().err().and_then(io::Error::raw_os_error) {
-                // Took as many as it takes in one call, or has no room for completions.
-                None | Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => {}
-                // One frame was completed and not delivered; the kernel shows that it took it
-                // together with the next that it does deliver.
-                Some(libc::EBUSY) if !queue.socket.zero_copy => counters.tx_kernel_dropped += 1,
-                Some(libc::EBUSY) => {}
-                // The interface is down or gone: `poll_state` finds that.
-                Some(libc::ENETDOWN | libc::ENXIO) => break,
-                Some(_) => {
-                    counters.tx_wakeup_errors += 1;
-                    break;
-                }
-            }
-            // Zero-copy drivers send on their own once woken.
-            if queue.socket.zero_copy {
-                break;
-            }
-            let full = result.is_err_and(|error| error.raw_os_error() != Some(libc::EBUSY));
-            idle = if pending < before { 0 } else { idle + if full { 8 } else { 1 } };
-            if idle > IDLE_WAKEUPS_MAX {
-                break;
-            }
-        }
-        queue.tx_pending = pending > 0;
     }
 
     /// Takes back what the kernel has finished sending. Gives the number of descriptors.
     pub fn reap(&mut self, store: &mut UmemStore) -> usize {
         let mut reaped = 0;
         for queue in &mut self.queues {
-            let before = reaped;
-            while let Some(address) = queue.socket.completion.take() {
-                reaped += 1;
-                if !store.complete(self.region, self.slot, address) {
-                    self.counters.tx_foreign += 1;
-                }
-            }
-            if reaped > before {
-                queue.socket.completion.release();
-            }
+            reaped +=
+                reap_socket(&mut queue.socket, store, (self.region, self.slot), &mut self.counters);
         }
-        self.counters.tx_completed += reaped as u64;
         reaped
     }
 
@@ -564,6 +558,27 @@ impl Port {
     pub fn has_tx_pending(&self) -> bool {
         self.queues.iter().any(|queue| queue.tx_pending)
     }
+}
+
+/// Takes completions out of a socket's ring. Gives the number of descriptors.
+fn reap_socket(
+    socket: &mut Socket,
+    store: &mut UmemStore,
+    (region, slot): (RegionId, PortSlot),
+    counters: &mut PortCounters,
+) -> usize {
+    let mut reaped = 0;
+    while let Some(address) = socket.completion.take() {
+        reaped += 1;
+        if !store.complete(region, slot, address) {
+            counters.tx_foreign += 1;
+        }
+    }
+    if reaped > 0 {
+        socket.completion.release();
+    }
+    counters.tx_completed += reaped as u64;
+    reaped
 }
 
 /// What a frame may be longer for its VLAN tag. A second tag counts as payload to the kernel.

@@ -1,13 +1,19 @@
 //! The four rings that a socket shares with the kernel: single producer, single consumer, indices
-//! that run freely over 32 bits.
+//! that run freely over 32 bits. Two threads share rings of the same kind ([`pair`]), so that a port
+//! runs the same code whether the kernel or an I/O worker is at the other end.
 //!
 //! The side that writes an entry publishes it by a release store of the producer's index, which the
 //! reading side acquires before it looks; the same holds the other way round for entries that are
 //! given back. Each side keeps the other's index cached and reads it again only when the cached one
 //! does not suffice, so that the cache line moves once per burst.
 
+use std::cell::UnsafeCell;
 use std::fmt;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use crossbeam::utils::CachePadded;
 
 use super::sys::{self, Mapping};
 
@@ -24,16 +30,61 @@ struct Raw<T> {
     entries: *mut T,
     mask: u32,
     /// Keeps the memory that the pointers name.
-    _memory: Memory,
+    _memory: Memory<T>,
 }
 
 // SAFETY: the pointers name memory that moves with the ring and that only it and the kernel use.
 unsafe impl<T: Send> Send for Raw<T> {}
 
-enum Memory {
+enum Memory<T> {
     Kernel(#[allow(dead_code, reason = "held for its Drop")] Mapping),
-    #[cfg(test)]
-    Heap(#[allow(dead_code, reason = "held for its Drop")] std::sync::Arc<tests::HeapMemory>),
+    Heap(#[allow(dead_code, reason = "held for its Drop")] Arc<HeapMemory<T>>),
+}
+
+/// What the kernel lays out for a ring, on the heap. Each index has a cache line to itself, since
+/// each is written by another thread.
+struct HeapMemory<T> {
+    producer: CachePadded<AtomicU32>,
+    consumer: CachePadded<AtomicU32>,
+    flags: CachePadded<AtomicU32>,
+    entries: Box<[UnsafeCell<MaybeUninit<T>>]>,
+}
+
+// SAFETY: the two ends of the ring order their accesses to the entries by the indices.
+unsafe impl<T: Send> Sync for HeapMemory<T> {}
+
+impl<T: Entry> HeapMemory<T> {
+    /// `size` entries, a power of two, with both indices at `start`.
+    fn new(size: u32, start: u32) -> Arc<Self> {
+        assert!(size.is_power_of_two(), "a ring of {size} entries");
+        Arc::new(Self {
+            producer: CachePadded::new(AtomicU32::new(start)),
+            consumer: CachePadded::new(AtomicU32::new(start)),
+            flags: CachePadded::new(AtomicU32::new(0)),
+            entries: (0..size).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect(),
+        })
+    }
+
+    fn raw(self: &Arc<Self>) -> Raw<T> {
+        Raw {
+            producer: &raw const *self.producer,
+            consumer: &raw const *self.consumer,
+            flags: &raw const *self.flags,
+            entries: UnsafeCell::raw_get(self.entries.as_ptr()).cast(),
+            // A power of two of at most 2^31.
+            mask: u32::try_from(self.entries.len() - 1).unwrap_or(0),
+            _memory: Memory::Heap(Arc::clone(self)),
+        }
+    }
+
+    fn ends(self: &Arc<Self>) -> (Producer<T>, Consumer<T>) {
+        (Producer::of(self.raw()), Consumer::of(self.raw()))
+    }
+}
+
+/// The two ends of a ring of `size` entries, a power of two, between two threads.
+pub(crate) fn pair<T: Entry>(size: u32) -> (Producer<T>, Consumer<T>) {
+    HeapMemory::new(size, 0).ends()
 }
 
 impl<T: Entry> Raw<T> {
@@ -151,6 +202,17 @@ impl<T: Entry> Producer<T> {
         }
     }
 
+    /// Whether the consumer has taken something since [`has_room`](Self::has_room) or
+    /// [`pending`](Self::pending) last looked.
+    pub(crate) fn has_moved(&self) -> bool {
+        self.raw.consumer().load(Ordering::Acquire) != self.seen
+    }
+
+    /// The number of entries that fit.
+    pub(crate) fn size(&self) -> u32 {
+        self.raw.size()
+    }
+
     /// Whether the kernel asks to be woken.
     pub(crate) fn wants_wakeup(&self) -> bool {
         self.raw.wants_wakeup()
@@ -194,6 +256,16 @@ impl<T: Entry> Consumer<T> {
         Some(entry)
     }
 
+    /// Whether [`take`](Self::take) would give something.
+    pub(crate) fn has_more(&self) -> bool {
+        self.raw.producer().load(Ordering::Acquire) != self.tail
+    }
+
+    /// The number of entries that fit.
+    pub(crate) fn size(&self) -> u32 {
+        self.raw.size()
+    }
+
     /// Gives the places of everything taken back to the producer.
     pub(crate) fn release(&mut self) {
         // Release: the entries are read before their places are written over.
@@ -203,37 +275,16 @@ impl<T: Entry> Consumer<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::UnsafeCell;
     use std::collections::VecDeque;
-    use std::sync::Arc;
 
     use proptest::prelude::*;
 
     use super::*;
 
-    /// Two indices, flags and the entries, as the kernel lays them out but on the heap.
-    pub(super) struct HeapMemory {
-        words: [AtomicU32; 3],
-        entries: Box<[UnsafeCell<u64>]>,
-    }
-
-    // SAFETY: the ends of the ring order their accesses to the entries by the indices.
-    unsafe impl Sync for HeapMemory {}
-
-    fn heap_ring(size: u32, start: u32) -> (Producer<u64>, Consumer<u64>, Arc<HeapMemory>) {
-        let memory = Arc::new(HeapMemory {
-            words: [AtomicU32::new(start), AtomicU32::new(start), AtomicU32::new(0)],
-            entries: (0..size).map(|_| UnsafeCell::new(0)).collect(),
-        });
-        let raw = || Raw {
-            producer: &raw const memory.words[0],
-            consumer: &raw const memory.words[1],
-            flags: &raw const memory.words[2],
-            entries: UnsafeCell::raw_get(memory.entries.as_ptr()),
-            mask: size - 1,
-            _memory: Memory::Heap(Arc::clone(&memory)),
-        };
-        (Producer::of(raw()), Consumer::of(raw()), memory)
+    fn heap_ring(size: u32, start: u32) -> (Producer<u64>, Consumer<u64>, Arc<HeapMemory<u64>>) {
+        let memory = HeapMemory::new(size, start);
+        let (producer, consumer) = memory.ends();
+        (producer, consumer, memory)
     }
 
     proptest! {
@@ -273,7 +324,14 @@ mod tests {
                     }
                 }
             }
+            prop_assert_eq!(consumer.has_more(), published > 0);
             prop_assert_eq!(producer.pending() as usize, model.len() + taken_unreleased);
+            prop_assert!(!producer.has_moved());
+            if consumer.take().is_some() {
+                prop_assert!(!producer.has_moved(), "its place is not given back yet");
+                consumer.release();
+                prop_assert!(producer.has_moved());
+            }
         }
     }
 
@@ -309,7 +367,7 @@ mod tests {
     fn the_wakeup_flag_is_read_anew() {
         let (producer, _, memory) = heap_ring(2, 0);
         assert!(!producer.wants_wakeup());
-        memory.words[2].store(sys::XDP_RING_NEED_WAKEUP, Ordering::Relaxed);
+        memory.flags.store(sys::XDP_RING_NEED_WAKEUP, Ordering::Relaxed);
         assert!(producer.wants_wakeup());
     }
 }

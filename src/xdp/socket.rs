@@ -2,9 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::counters::PortCounters;
+use super::doorbell::Doorbell;
+use super::io_worker::Tally;
 use super::netns;
 use super::ring::{Consumer, Producer};
 use super::store::UmemArea;
@@ -64,6 +67,20 @@ pub(crate) struct SocketOptions {
     pub(crate) busy_poll: Option<BusyPoll>,
 }
 
+/// System calls of one [`Socket::kick`] that move nothing before it gives up until the next.
+const IDLE_WAKEUPS_MAX: u32 = 64;
+
+/// Who has the other ends of a socket's rings.
+#[derive(Debug)]
+pub(crate) enum FarEnd {
+    Kernel,
+    /// An I/O worker, which has the kernel's rings.
+    IoWorker {
+        bell: Arc<Doorbell>,
+        tally: Arc<Tally>,
+    },
+}
+
 /// One bound socket with its rings.
 #[derive(Debug)]
 pub(crate) struct Socket {
@@ -72,7 +89,9 @@ pub(crate) struct Socket {
     pub(crate) fill: Producer<u64>,
     pub(crate) completion: Consumer<u64>,
     pub(crate) zero_copy: bool,
-    fd: OwnedFd,
+    pub(crate) far_end: FarEnd,
+    /// Shared with the I/O worker: both sleep on it, so that a frame wakes both at once.
+    pub(crate) fd: Arc<OwnedFd>,
 }
 
 impl Socket {
@@ -80,8 +99,84 @@ impl Socket {
         self.fd.as_fd()
     }
 
+    /// Whether an I/O worker has the kernel's rings.
+    pub(crate) const fn is_served(&self) -> bool {
+        matches!(self.far_end, FarEnd::IoWorker { .. })
+    }
+
+    /// The fill ring was filled: wakes its other end if that waits for it.
+    pub(crate) fn wake_fill(&self) {
+        match &self.far_end {
+            FarEnd::Kernel => {
+                if self.fill.wants_wakeup() {
+                    // A driver that found the ring empty sleeps until it is called.
+                    let _ = sys::wake_rx(self.fd());
+                }
+            }
+            FarEnd::IoWorker { bell, .. } => bell.ring(),
+        }
+    }
+
+    /// Whether something came from an I/O worker that was not looked at: a frame, or room for what
+    /// waited to be sent.
+    pub(crate) fn has_news(&self, tx_pending: bool) -> bool {
+        self.rx.has_more() || (tx_pending && self.tx.has_moved())
+    }
+
+    /// Shows the far end what was written to the TX ring and wakes it when it asks for that: the
+    /// kernel in copy mode until it has taken everything, or stops taking. True when something is
+    /// left.
+    pub(crate) fn kick(&mut self, counters: &mut PortCounters) -> bool {
+        self.tx.publish();
+        if let FarEnd::IoWorker { bell, .. } = &self.far_end {
+            bell.ring();
+            return self.tx.pending() > 0;
+        }
+        let mut pending = self.tx.pending();
+        let mut idle = 0;
+        while pending > 0 && self.tx.wants_wakeup() {
+            counters.tx_wakeups += 1;
+            let result = sys::wake_tx(self.fd());
+            let before = std::mem::replace(&mut pending, self.tx.pending());
+            match result.as_ref().err().and_then(io::Error::raw_os_error) {
+                // Took as many as it takes in one call, or has no room for completions.
+                None | Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => {}
+                // One frame was completed and not delivered; the kernel shows that it took it
+                // together with the next that it does deliver.
+                Some(libc::EBUSY) if !self.zero_copy => counters.tx_kernel_dropped += 1,
+                Some(libc::EBUSY) => {}
+                // The interface is down or gone: `poll_state` finds that.
+                Some(libc::ENETDOWN | libc::ENXIO) => break,
+                Some(_) => {
+                    counters.tx_wakeup_errors += 1;
+                    break;
+                }
+            }
+            // Zero-copy drivers send on their own once woken.
+            if self.zero_copy {
+                break;
+            }
+            let full = result.is_err_and(|error| error.raw_os_error() != Some(libc::EBUSY));
+            idle = if pending < before { 0 } else { idle + if full { 8 } else { 1 } };
+            if idle > IDLE_WAKEUPS_MAX {
+                break;
+            }
+        }
+        pending > 0
+    }
+
+    /// Adds what was counted elsewhere than in the port: by the kernel, and by an I/O worker.
+    pub(crate) fn add_counters_to(&self, counters: &mut PortCounters) {
+        if let Ok(statistics) = self.statistics() {
+            counters.add_statistics(&statistics);
+        }
+        if let FarEnd::IoWorker { tally, .. } = &self.far_end {
+            tally.add_to(counters);
+        }
+    }
+
     /// The kernel's counters of this socket.
-    pub(crate) fn statistics(&self) -> io::Result<sys::xdp_statistics> {
+    fn statistics(&self) -> io::Result<sys::xdp_statistics> {
         let mut statistics = sys::xdp_statistics {
             rx_dropped: 0,
             rx_invalid_descs: 0,
@@ -196,7 +291,8 @@ pub(crate) fn open(
         fill: fill_ring,
         completion: Consumer::of_kernel(cr, &offsets.cr, sizes.completion),
         zero_copy: bound.flags & sys::XDP_OPTIONS_ZEROCOPY != 0,
-        fd,
+        far_end: FarEnd::Kernel,
+        fd: Arc::new(fd),
     })
 }
 

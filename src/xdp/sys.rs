@@ -57,6 +57,14 @@ pub(crate) fn socket(family: c_int, kind: c_int) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// A counter whose descriptor is readable while it is not zero; never blocks, closed on exec.
+pub(crate) fn eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: takes integers only.
+    let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+    // SAFETY: the call above returned this descriptor, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 /// Sets a socket option to `value`.
 pub(crate) fn setsockopt<T: Plain>(
     fd: BorrowedFd<'_>,
