@@ -1,16 +1,19 @@
 //! `tailwater doctor`: whether this machine has what tailwater needs.
 
+use std::fmt;
 use std::fs;
 use std::path::Path;
 
 use serde_json::json;
 
 use super::Failure;
+use super::outcome::print;
 use crate::xdp::nic::{self, Nic};
 use crate::xdp::{LinkState, NetNs, XdpMode, privileges, probe};
 
 /// What `doctor` was asked.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  tailwater doctor\n  tailwater doctor --interface eth1")]
 pub struct DoctorArgs {
     /// Print one JSON document
     #[arg(long)]
@@ -71,9 +74,9 @@ impl DoctorArgs {
             checks.extend(interface(name));
         }
         if self.json {
-            println!("{:#}", document(&checks));
+            print(&format!("{:#}\n", document(&checks)))?;
         } else {
-            checks.iter().for_each(print);
+            print(&checks.iter().map(Check::to_string).collect::<String>())?;
         }
         let failed = checks.iter().filter(|check| check.status == Status::Fail);
         let failed: Vec<&str> = failed.map(|check| check.name).collect();
@@ -84,10 +87,13 @@ impl DoctorArgs {
     }
 }
 
-fn print(check: &Check) {
-    println!("{:<4}  {:<12}  {}", check.status.name(), check.name, check.detail);
-    if let Some(mend) = &check.mend {
-        println!("{:<4}  {:<12}  mend: {mend}", "", "");
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<4}  {:<12}  {}", self.status.name(), self.name, self.detail)?;
+        match &self.mend {
+            Some(mend) => writeln!(f, "{:<4}  {:<12}  mend: {mend}", "", ""),
+            None => Ok(()),
+        }
     }
 }
 

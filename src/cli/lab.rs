@@ -55,6 +55,9 @@ struct StatusArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        tailwater lab exec two-hosts h1 -- iperf3 -c 10.0.0.2\n  \
+                        tailwater lab exec two-hosts h2 -- tcpdump -ni eth0")]
 struct ExecArgs {
     /// The lab's topology file, or its name
     target: String,

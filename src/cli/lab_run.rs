@@ -21,6 +21,9 @@ use crate::lab::topology::{Clock, Topology};
 
 /// Arguments of `tailwater lab run`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        tailwater lab run netns-testbed/leaf-spine.toml\n  \
+                        tailwater lab run netns-testbed/stream.toml --clock free --capture h2:eth0")]
 pub struct RunArgs {
     /// The topology file
     file: PathBuf,
@@ -32,6 +35,10 @@ pub struct RunArgs {
 
 /// Arguments of `tailwater lab up`.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  \
+                        tailwater lab up netns-testbed/two-hosts.toml --detach\n  \
+                        tailwater lab exec two-hosts h1 -- ping -c 3 10.0.0.2\n  \
+                        tailwater lab down two-hosts")]
 pub struct UpArgs {
     /// The topology file
     file: PathBuf,
@@ -80,6 +87,7 @@ pub(super) fn drive_on(
     build: impl FnOnce(&Topology) -> Result<Network, Failure>,
 ) -> Result<(), Failure> {
     let stop = interrupt::install()?;
+    netns::check_can_build(&topology.name)?;
     let mut prepared = flags.prepare(file, topology)?;
     let plan = std::mem::take(&mut prepared.plan);
     let network = build(topology)?;

@@ -28,7 +28,11 @@ use crate::xdp::{Attach, PortError, ZeroCopy};
     group(ArgGroup::new("where").required(true).args(["tx", "reflect"])),
     after_help = "One way: --tx IF --rx IF, on one machine. Round trip: --tx IF here, and \
                   --reflect IF on the far side. Latency counts from the planned send time of each \
-                  frame, so a stall delays samples and never hides them."
+                  frame, so a stall delays samples and never hides them.\n\n\
+                  Examples:\n  \
+                  tailwater latency --tx eth1 --rx eth2 --rate 100Kpps --duration 10s\n  \
+                  tailwater latency --tx a0@ns1 --rx b0@ns2 --sweep\n  \
+                  tailwater latency --reflect eth1"
 )]
 pub struct LatencyArgs {
     /// Send from this interface
@@ -42,29 +46,29 @@ pub struct LatencyArgs {
     reflect: Option<End>,
     /// Frames per second, or bits per second of the wire; with --sweep the highest rate to try
     /// [default: 10Kpps; with --sweep 10Gbps]
-    #[arg(long)]
+    #[arg(long, value_name = "RATE")]
     rate: Option<AnyRate>,
     /// Frame size with FCS, as in RFC 2544
-    #[arg(long, default_value = "64B")]
+    #[arg(long, value_name = "BYTES", default_value = "64B")]
     size: Bytes,
     /// Frames sent back to back, at the same mean rate
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     burst: u32,
     /// How long to send [default: 10s; with --sweep 2s at each share of the NDR]
-    #[arg(long)]
+    #[arg(long, value_name = "TIME")]
     duration: Option<Duration>,
     /// How many frames to send, instead of --duration
-    #[arg(long, conflicts_with_all = ["duration", "sweep"], value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["duration", "sweep"], value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Search the highest rate without loss (NDR) and with 0.5 % (PDR), then measure latency at
     /// 10, 50 and 90 % of the NDR
     #[arg(long)]
     sweep: bool,
     /// How long each trial of the search sends
-    #[arg(long, default_value = "1s", requires = "sweep")]
+    #[arg(long, value_name = "TIME", default_value = "1s", requires = "sweep")]
     trial: Duration,
     /// Trials that must fail before a rate counts as failed
-    #[arg(long, default_value_t = 2, requires = "sweep", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 2, requires = "sweep", value_parser = clap::value_parser!(u32).range(1..))]
     attempts: u32,
     /// Carry probes in UDP over IPv4 from SOURCE to DESTINATION, to pass routers (70B at least)
     #[arg(long, value_name = "SOURCE,DESTINATION", value_parser = parse_udp)]
@@ -76,7 +80,7 @@ pub struct LatencyArgs {
     #[arg(long)]
     busy_poll: bool,
     /// Entries of the RX and TX rings, a power of two
-    #[arg(long, default_value_t = 4_096)]
+    #[arg(long, value_name = "N", default_value_t = 4_096)]
     ring: u32,
     /// Attach in the stack instead of the driver
     #[arg(long)]

@@ -7,6 +7,7 @@ pub mod exit;
 pub mod lab;
 pub mod lab_run;
 pub mod latency;
+mod man;
 pub mod outcome;
 pub mod replay;
 mod replay_live;
@@ -26,7 +27,18 @@ pub use exit::Failure;
 
 /// A userspace lossless-Ethernet dataplane on AF_XDP.
 #[derive(Debug, Parser)]
-#[command(name = "tailwater", version, propagate_version = true)]
+#[command(
+    name = "tailwater",
+    version,
+    propagate_version = true,
+    after_help = "Exit codes: 0 done, everything held; 1 failed while running; 2 usage; 3 an expectation or an \
+                  invariant did not hold; 4 this host lacks something (see `tailwater doctor`); 130 interrupted, \
+                  everything cleaned up.\n\n\
+                  Start with:\n  \
+                  tailwater doctor\n  \
+                  tailwater sim netns-testbed/stream.toml\n  \
+                  sudo tailwater lab run netns-testbed/stream.toml"
+)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -55,11 +67,15 @@ enum Command {
     /// Render a run directory again
     Report(report::ReportArgs),
     /// Print shell completions
+    #[command(
+        after_help = "Example:\n  tailwater completions bash > /etc/bash_completion.d/tailwater"
+    )]
     Completions {
-        /// The shell to print them for
+        /// The shell that they are for
         shell: clap_complete::Shell,
     },
-    /// Print the manual page
+    /// Print the manual page of all commands
+    #[command(after_help = "Example:\n  tailwater man > /usr/local/share/man/man1/tailwater.1")]
     Man,
 }
 
@@ -90,19 +106,45 @@ impl Command {
             Self::Latency(args) => args.run(),
             Self::Report(args) => args.run(),
             Self::Completions { shell } => {
-                clap_complete::generate(
-                    shell,
-                    &mut Cli::command(),
-                    "tailwater",
-                    &mut std::io::stdout(),
-                );
-                Ok(())
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut Cli::command(), "tailwater", &mut script);
+                outcome::print(&String::from_utf8_lossy(&script))
             }
-            Self::Man => {
-                clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout()).map_err(
-                    |error| Failure::Running(format!("cannot write the manual page: {error}")),
-                )
-            }
+            Self::Man => outcome::print(&man::page(Cli::command())?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    fn check(command: &clap::Command) {
+        let name = command.get_name();
+        assert!(command.get_about().is_some(), "{name} does not say what it does");
+        for argument in command.get_arguments() {
+            let id = argument.get_id();
+            let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+            assert!(!help.is_empty(), "{name}: {id} has no help");
+            assert!(!help.ends_with('.'), "{name}: the help of {id} ends with a full stop");
+        }
+        command.get_subcommands().for_each(check);
+    }
+
+    #[test]
+    fn every_command_and_argument_says_what_it_does() {
+        let mut command = Cli::command();
+        command.build();
+        check(&command);
+        command.debug_assert();
+    }
+
+    #[test]
+    fn the_manual_page_has_every_command() {
+        let page = man::page(Cli::command()).expect("renders");
+        for section in [".SH \"TAILWATER DOCTOR\"", ".SH \"TAILWATER LAB RUN\"", ".SS SYNOPSIS"] {
+            assert!(page.contains(section), "{section} in {page}");
         }
     }
 }

@@ -61,12 +61,19 @@ pub fn finish(
 /// # Errors
 /// [`Failure::Running`] with what stdout said.
 pub fn print(text: &str) -> Result<(), Failure> {
+    print_while_read(text).map(|_| ())
+}
+
+/// The same for what goes on and on: gives false when nobody reads any more.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_while_read(text: &str) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Running(format!("cannot write to stdout: {error}")))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::Running(format!("cannot write to stdout: {error}"))),
     }
 }
 

@@ -24,6 +24,11 @@ use crate::time::Duration;
 
 /// Arguments of `tailwater replay`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        tailwater replay trace.pcapng --out run\n  \
+                        zcat trace.pcap.gz | tailwater replay - --ingress round-robin\n  \
+                        tailwater replay trace.pcap --switch netns-testbed/stream.toml --ingress port:1\n  \
+                        sudo tailwater replay trace.pcap --live eth1 --speed x2")]
 pub struct ReplayArgs {
     /// A pcap or pcapng file; `-` for stdin
     capture: PathBuf,
@@ -62,7 +67,7 @@ pub struct ReplayArgs {
     #[arg(long, requires = "live")]
     allow_default_route: bool,
     /// The run's seed
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Print the report as one JSON document
     #[arg(long)]

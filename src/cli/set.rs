@@ -9,6 +9,7 @@ use crate::lab::control::{Request, ask};
 
 /// Arguments of `tailwater set`.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  tailwater set two-hosts links.h1:eth0-s1:1.loss=1%")]
 pub struct SetArgs {
     /// The instance's name, or its topology file
     target: String,

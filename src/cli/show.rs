@@ -10,6 +10,9 @@ use crate::lab::control::{Request, ask};
 
 /// Arguments of `tailwater show`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  tailwater show two-hosts\n  tailwater show two-hosts switches.s1 --json"
+)]
 pub struct ShowArgs {
     /// The instance's name, or its topology file
     target: String,

@@ -12,6 +12,9 @@ use crate::lab::simulate::simulate;
 
 /// Arguments of `tailwater sim`.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+                        tailwater sim netns-testbed/leaf-spine.toml\n  \
+                        tailwater sim netns-testbed/stream.toml --duration 1ms --capture h2:eth0 --json")]
 pub struct SimArgs {
     /// The topology file
     file: PathBuf,

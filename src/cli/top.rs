@@ -8,18 +8,21 @@ use serde_json::Value;
 
 use super::Failure;
 use super::lab::name_of;
-use super::outcome::print;
+use super::outcome::print_while_read;
 use crate::lab::control::{Request, ask};
 use crate::lab::topology::natural;
 use crate::time::Duration;
 
 /// Arguments of `tailwater top`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  tailwater top two-hosts\n  tailwater top two-hosts --interval 200ms --count 10"
+)]
 pub struct TopArgs {
     /// The instance's name, or its topology file
     target: String,
     /// Time between two tables
-    #[arg(long, default_value = "1s")]
+    #[arg(long, value_name = "TIME", default_value = "1s")]
     interval: Duration,
     /// End after this many tables
     #[arg(long, value_name = "N")]
@@ -52,14 +55,14 @@ impl TopArgs {
             let now = shot["duration_ns"].as_u64().unwrap_or(0);
             let rows = rows(&shot);
             let home = if clears { "\x1b[H\x1b[J" } else { "" };
-            print(&format!(
+            let read = print_while_read(&format!(
                 "{home}{name} at {}\n{}",
                 Duration::from_ns(now),
                 table(&before, now, &rows)
             ))?;
             before = Some((now, rows));
             shown += 1;
-            if self.count.is_some_and(|count| shown >= count) {
+            if !read || self.count.is_some_and(|count| shown >= count) {
                 return Ok(());
             }
             // Nothing to wait for but time; a signal ends the wait and the process.

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use crate::line::ETHERNET_OVERHEAD_BYTES;
 use crate::time::Time;
 use crate::units::{AnyRate, Rate};
 use crate::wire::{MacAddr, WireError, ethernet, ipv4, ipv6, stream, udp, vlan};
@@ -133,6 +134,24 @@ pub enum HostConfigError {
 }
 
 impl StreamConfig {
+    /// Stream number `id` to `target` at `rate`, with the defaults: constant gaps from the start of
+    /// the run, without an end, in frames of 1,514 bytes from UDP port 49,152 to 7,701.
+    pub const fn new(id: u32, target: StreamTarget, rate: AnyRate) -> Self {
+        Self {
+            id,
+            target,
+            source_port: 49_152,
+            destination_port: 7_701,
+            dscp: 0,
+            frame_bytes: 1_514,
+            rate,
+            arrivals: Arrivals::Constant,
+            start: Time::ZERO,
+            stop: Time::NEVER,
+            frames_max: u64::MAX,
+        }
+    }
+
     /// Bytes of all headers: the shortest frame.
     pub const fn headers_bytes(&self) -> usize {
         let tag = if self.target.vlan.is_some() { vlan::TAG_BYTES } else { 0 };
@@ -173,6 +192,24 @@ impl StreamConfig {
 }
 
 impl HostConfig {
+    /// A host without addresses of IP and without streams, with the defaults: a port `eth0` of MTU
+    /// 1500 whose line 1,024 frames may wait for.
+    pub fn new(name: &str, mac: MacAddr, rate: Rate) -> Self {
+        Self {
+            name: name.to_owned(),
+            port_name: "eth0".to_owned(),
+            mac,
+            ipv4: None,
+            ipv6: None,
+            rate,
+            mtu_bytes: 1_500,
+            overhead_bytes: ETHERNET_OVERHEAD_BYTES,
+            queue_frames_max: 1_024,
+            streams: Vec::new(),
+            seed: 1,
+        }
+    }
+
     /// Checks what a host can be built from.
     ///
     /// # Errors

@@ -16,6 +16,36 @@ pub enum Device {
     Host(Box<Host>),
 }
 
+impl Device {
+    /// The switch, if it is one.
+    pub fn as_switch(&self) -> Option<&Switch> {
+        match self {
+            Self::Switch(switch) => Some(switch),
+            Self::Host(_) => None,
+        }
+    }
+
+    /// The host, if it is one.
+    pub fn as_host(&self) -> Option<&Host> {
+        match self {
+            Self::Host(host) => Some(host),
+            Self::Switch(_) => None,
+        }
+    }
+}
+
+impl From<Switch> for Device {
+    fn from(switch: Switch) -> Self {
+        Self::Switch(Box::new(switch))
+    }
+}
+
+impl From<Host> for Device {
+    fn from(host: Host) -> Self {
+        Self::Host(Box::new(host))
+    }
+}
+
 macro_rules! either {
     ($device:expr, $node:ident => $call:expr) => {
         match $device {

@@ -18,3 +18,5 @@ pub mod series;
 pub mod simulate;
 pub mod sizing;
 pub mod topology;
+
+pub use device::Device;

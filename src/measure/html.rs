@@ -10,8 +10,8 @@ use super::series::PortCharts;
 
 const CSS: &str = "\
 :root{color-scheme:light dark}
-body{font:15px/1.45 system-ui,sans-serif;max-width:900px;margin:2em auto;padding:0 1em}
-pre{font-size:13px;overflow-x:auto;padding:.8em;border:1px solid #8886;border-radius:6px}
+body{font:15px/1.45 system-ui,sans-serif;max-width:940px;margin:2em auto;padding:0 1em}
+pre{font-size:12.5px;overflow-x:auto;padding:.8em;border:1px solid #8886;border-radius:6px}
 table{border-collapse:collapse;margin:1em 0}
 th,td{padding:.2em .7em;text-align:right;border-bottom:1px solid #8884}
 th:first-child,td:first-child{text-align:left}
@@ -59,8 +59,12 @@ fn latency(page: &mut String, histograms: &[(String, LatencyHistogram)]) {
         .take(LINES_MAX)
         .map(|(name, histogram)| Line { name: name.clone(), points: curve(histogram) })
         .collect();
+    let of = match filled.len() {
+        n if n > LINES_MAX => format!(", the first {LINES_MAX} of {n} histograms"),
+        _ => String::new(),
+    };
     let chart = Chart {
-        title: "Latency by percentile".to_owned(),
+        title: format!("Latency by percentile{of}"),
         x_label: "percentile".to_owned(),
         y_label: "latency, us".to_owned(),
         x: Axis::Percentile,
@@ -99,9 +103,8 @@ fn queues(page: &mut String, ports: &[PortCharts]) {
     let mut deepest: Vec<&PortCharts> = ports.iter().collect();
     deepest.sort_by(|a, b| b.queue_bytes_max.cmp(&a.queue_bytes_max).then(a.name.cmp(&b.name)));
     deepest.truncate(LINES_MAX);
-    let more = ports.len() - deepest.len();
-    let of = if more > 0 {
-        format!(" (the {LINES_MAX} deepest of {} ports)", ports.len())
+    let of = if ports.len() > deepest.len() {
+        format!(", the {LINES_MAX} of {} ports with the deepest queues", ports.len())
     } else {
         String::new()
     };

@@ -42,7 +42,8 @@ pub struct Chart {
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 320.0;
 const LEFT: f64 = 70.0;
-const RIGHT: f64 = 20.0;
+/// Half of a label that stands at the right end fits beside the plot.
+const RIGHT: f64 = 34.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 48.0;
 const LEGEND_ROW: f64 = 18.0;
@@ -70,6 +71,9 @@ impl Scale {
         let (low, high) = if low > high { (0.0, 1.0) } else { (low, high) };
         let (low, high) = match axis {
             Axis::Linear => (0.0_f64.min(low), high),
+            Axis::Log if high - low < FEW_DECADES => {
+                (mark_below(low).log10(), mark_above(high).log10())
+            }
             Axis::Log => (low.floor(), high.ceil()),
             Axis::Percentile => (0.0, high),
         };
@@ -97,6 +101,14 @@ impl Scale {
             return ticks;
         }
         let mut ticks = Vec::new();
+        if self.axis == Axis::Log && span < FEW_DECADES {
+            let mut mark = mark_below(self.low);
+            while mark.log10() <= self.high + 1e-9 {
+                ticks.push((place(mark.log10()), number(mark)));
+                mark = mark_above((mark * 1.01).log10());
+            }
+            return ticks;
+        }
         let mut power = self.low.ceil();
         while power <= self.high + 1e-9 {
             let label = if self.axis == Axis::Percentile {
@@ -117,6 +129,21 @@ fn transform(axis: Axis, value: f64) -> f64 {
         Axis::Log => value.log10(),
         Axis::Percentile => (-(1.0 - value).log10()).min(NINES_MAX),
     }
+}
+
+/// Below this many powers of ten, a logarithmic axis is marked at 1, 2 and 5 times each.
+const FEW_DECADES: f64 = 2.0;
+
+/// The largest 1, 2 or 5 times a power of ten that is not above `10^log`.
+fn mark_below(log: f64) -> f64 {
+    let power = 10_f64.powf((log + 1e-9).floor());
+    let value = 10_f64.powf(log + 1e-9);
+    [5.0, 2.0].map(|m| m * power).into_iter().find(|mark| *mark <= value).unwrap_or(power)
+}
+
+/// The smallest 1, 2 or 5 times a power of ten that is not below `10^log`.
+fn mark_above(log: f64) -> f64 {
+    step(10_f64.powf(log - 1e-9))
 }
 
 /// 1, 2 or 5 times a power of ten, at least `about`.
@@ -273,6 +300,11 @@ mod tests {
         let scale = Scale::of(Axis::Log, [3.0, 900.0].into_iter());
         let labels: Vec<String> = scale.ticks().into_iter().map(|tick| tick.1).collect();
         assert_eq!(labels, ["1", "10", "100", "1000"]);
+        let scale = Scale::of(Axis::Log, [2.4, 62.0].into_iter());
+        let labels: Vec<String> = scale.ticks().into_iter().map(|tick| tick.1).collect();
+        assert_eq!(labels, ["2", "5", "10", "20", "50", "100"]);
+        let scale = Scale::of(Axis::Log, [5.0, 5.0].into_iter());
+        assert!(scale.ticks().iter().all(|(place, _)| (0.0..=1.0).contains(place)));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::histogram::{HgrmUnit, LatencyHistogram};
 use super::html;
 use super::report::Report;
 use super::series::SeriesWriter;
+use crate::lab::topology::natural;
 
 /// A run directory that exists.
 #[derive(Clone, Debug)]
@@ -28,7 +29,7 @@ pub struct RunDir {
 #[derive(Debug, thiserror::Error)]
 pub enum RunDirError {
     /// The file system refused.
-    #[error("{}: {source}", path.display())]
+    #[error("run directory: {}: {source}", path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
@@ -248,7 +249,7 @@ impl RunDir {
             })?;
             found.push((name.to_owned(), histogram));
         }
-        found.sort_by(|a, b| a.0.cmp(&b.0));
+        found.sort_by(|a, b| natural(&a.0, &b.0));
         Ok(found)
     }
 

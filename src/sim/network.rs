@@ -1,7 +1,7 @@
 //! Stations and links under one virtual clock.
 
 use crate::frame::FrameStore;
-use crate::ledger::Imbalance;
+use crate::ledger::{Imbalance, Ledger};
 use crate::node::{Node, PortId};
 use crate::sim::{Agenda, Fate, LinkChange, LinkModel, Station};
 use crate::time::{Duration, Time};
@@ -117,12 +117,22 @@ impl<S: FrameStore, N: Node<S>> Network<N, S> {
         }
     }
 
-    /// The station's node and arrivals.
+    /// The station: its node and what flies towards it.
     pub fn station(&self, station: usize) -> &Station<N> {
         &self.stations[station]
     }
 
-    /// The same, to put taps on it before the run.
+    /// The station's node.
+    pub fn node(&self, station: usize) -> &N {
+        self.stations[station].node()
+    }
+
+    /// The books of a station's node at this moment.
+    pub fn ledger(&self, station: usize) -> Ledger {
+        self.node(station).ledger()
+    }
+
+    /// A station, to put taps on it before the run.
     pub fn station_mut(&mut self, station: usize) -> &mut Station<N> {
         &mut self.stations[station]
     }

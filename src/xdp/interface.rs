@@ -142,12 +142,16 @@ fn is_default_v4(table: &str, name: &str) -> bool {
 }
 
 fn is_default_v6(table: &str, name: &str) -> bool {
+    // The kernel keeps an entry on `lo` that rejects what has no route.
+    const RTF_REJECT: u32 = 0x200;
     table.lines().any(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
+        let flags = fields.get(8).and_then(|flags| u32::from_str_radix(flags, 16).ok());
         fields.len() == 10
             && fields[9] == name
             && fields[0].bytes().all(|byte| byte == b'0')
             && fields[1] == "00"
+            && flags.is_none_or(|flags| flags & RTF_REJECT == 0)
     })
 }
 
@@ -165,8 +169,11 @@ mod tests {
         let v6 = "00000000000000000000000000000000 00 00000000000000000000000000000000 00 \
                   fe800000000000000000000000000001 00000400 00000001 00000000 00000003     wan0\n\
                   fe800000000000000000000000000000 40 00000000000000000000000000000000 00 \
-                  00000000000000000000000000000000 00000100 00000001 00000000 00000001     eth1\n";
+                  00000000000000000000000000000000 00000100 00000001 00000000 00000001     eth1\n\
+                  00000000000000000000000000000000 00 00000000000000000000000000000000 00 \
+                  00000000000000000000000000000000 ffffffff 00000001 00000000 00200200       lo\n";
         assert!(is_default_v6(v6, "wan0"));
+        assert!(!is_default_v6(v6, "lo"), "it rejects");
         assert!(!is_default_v6(v6, "eth1"));
     }
 

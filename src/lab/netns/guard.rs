@@ -64,11 +64,7 @@ impl Drop for LabGuard {
 pub fn clear_leftover(name: &str) -> Result<Option<String>, Failure> {
     match LabState::look_up(name)? {
         Liveness::Absent => Ok(None),
-        Liveness::Running(state) => Err(Failure::Running(format!(
-            "a lab called {name} runs (pid {}): end it with `tailwater lab down {name}`, or give \
-             this one another name",
-            state.pid
-        ))),
+        Liveness::Running(state) => Err(runs_already(&state)),
         Liveness::Stale(state) => {
             clear(&state)?;
             Ok(Some(format!(
@@ -79,6 +75,14 @@ pub fn clear_leftover(name: &str) -> Result<Option<String>, Failure> {
             )))
         }
     }
+}
+
+/// That no second lab of the name can be made.
+pub(super) fn runs_already(LabState { name, pid, .. }: &LabState) -> Failure {
+    Failure::Running(format!(
+        "a lab called {name} runs (pid {pid}): end it with `tailwater lab down {name}`, or give \
+         this one another name"
+    ))
 }
 
 fn exists(namespace: &str) -> bool {

@@ -63,6 +63,18 @@ pub fn interface_name(port: &str) -> String {
     if port.bytes().all(|b| b.is_ascii_digit()) { format!("swp{port}") } else { port.to_owned() }
 }
 
+/// Checks, before anything is made for it, that a lab of this name can be built here.
+///
+/// # Errors
+/// `HostLacks` without root or without `ip` and `ethtool`; `Running` when a lab of this name runs.
+pub fn check_can_build(name: &str) -> Result<(), Failure> {
+    ip::require_tools()?;
+    match LabState::look_up(name)? {
+        Liveness::Running(state) => Err(guard::runs_already(&state)),
+        Liveness::Absent | Liveness::Stale(_) => Ok(()),
+    }
+}
+
 /// Builds the network of a lab.
 ///
 /// What an earlier run of the same name left is removed first, with a message.

@@ -160,10 +160,13 @@ fn mac_of(end: &End) -> Result<MacAddr, BenchError> {
             .find_map(|entry| Some(MacAddr(entry.address?.as_link_addr()?.addr()?)));
         found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     };
-    end.netns
-        .run(find)
-        .and_then(|found| found)
-        .map_err(system(format!("cannot read the address of interface {end}")))
+    end.netns.run(find).and_then(|found| found).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => BenchError::Port(PortError::NoInterface {
+            netns: end.netns.clone(),
+            interface: end.interface.clone(),
+        }),
+        _ => system(format!("cannot read the address of interface {end}"))(error),
+    })
 }
 
 fn open(config: &BenchConfig, end: &End) -> Result<(UmemStore, XdpRings), BenchError> {
