@@ -44,6 +44,16 @@ impl DriverFlags {
         topology.lab.allow_default_route = self.allow_default_route;
     }
 
+    /// Whether an external interface that carries the default route may be taken.
+    pub(super) const fn allows_default_route(self) -> bool {
+        self.allow_default_route
+    }
+
+    /// Whether a flag says how time passes or nodes wait.
+    pub(super) const fn names_pace(self) -> bool {
+        self.clock.is_some() || self.dilation.is_some() || self.busy_poll
+    }
+
     /// Whether neither flag that names a clock was given.
     pub(super) const fn names_no_clock(self) -> bool {
         self.clock.is_none()

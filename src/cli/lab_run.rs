@@ -5,13 +5,14 @@ use std::io::{BufRead as _, BufReader, Read as _, Seek as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 
 use super::Failure;
 use super::driver_flags::DriverFlags;
 use super::outcome::print;
-use super::run_flags::RunFlags;
+use super::run_flags::{PreparedRun, RunFlags};
 use crate::lab::control::ControlServer;
 use crate::lab::interrupt;
 use crate::lab::netns::{self, Network};
@@ -73,22 +74,31 @@ pub(super) fn up(args: &UpArgs) -> Result<(), Failure> {
 }
 
 fn drive(file: &Path, topology: &Topology, flags: &RunFlags, stay: bool) -> Result<(), Failure> {
-    drive_on(file, topology, flags, stay, stay, netns::build)
-}
-
-/// Runs a topology on the network that `build` gives, with a control socket; with `stay` until it
-/// is told to end. With `says_ready` it says `ready` once every port is open.
-pub(super) fn drive_on(
-    file: &Path,
-    topology: &Topology,
-    flags: &RunFlags,
-    stay: bool,
-    says_ready: bool,
-    build: impl FnOnce(&Topology) -> Result<Network, Failure>,
-) -> Result<(), Failure> {
     let stop = interrupt::install()?;
     netns::check_can_build(&topology.name)?;
-    let mut prepared = flags.prepare(file, topology)?;
+    let prepared = flags.prepare(file, topology)?;
+    drive_on(prepared, topology, flags, Stay { stay, says_ready: stay, stop }, netns::build)
+}
+
+/// How long a run stays, and whom it tells.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stay {
+    /// Until it is told to end.
+    pub(super) stay: bool,
+    /// Says `ready` once every port is open.
+    pub(super) says_ready: bool,
+    /// Ends it when set.
+    pub(super) stop: &'static AtomicBool,
+}
+
+/// Runs a topology on the network that `build` gives, with a control socket.
+pub(super) fn drive_on(
+    mut prepared: PreparedRun,
+    topology: &Topology,
+    flags: &RunFlags,
+    Stay { stay, says_ready, stop }: Stay,
+    build: impl FnOnce(&Topology) -> Result<Network, Failure>,
+) -> Result<(), Failure> {
     let plan = std::mem::take(&mut prepared.plan);
     let network = build(topology)?;
     if !flags.quiet {

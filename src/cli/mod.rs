@@ -10,6 +10,7 @@ pub mod latency;
 mod man;
 pub mod outcome;
 pub mod replay;
+mod replay_lab;
 mod replay_live;
 pub mod report;
 pub mod run_flags;

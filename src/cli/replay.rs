@@ -4,15 +4,18 @@ use std::fs::File;
 use std::io::{self, IsTerminal as _, Read};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use nix::poll::{PollFd, PollFlags, poll};
 
 use super::Failure;
+use super::driver_flags::DriverFlags;
 use super::outcome::{self, OutputFlags};
+use super::replay_lab::FromLab;
 use super::replay_live::Live;
+use super::run_flags::RunFlags;
+use crate::lab::interrupt;
 use crate::lab::topology::Topology;
 use crate::measure::RunDir;
 use crate::measure::report::SwitchReport;
@@ -55,17 +58,29 @@ pub struct ReplayArgs {
     #[arg(long, visible_alias = "run-dir", value_name = "DIR")]
     out: Option<PathBuf>,
     /// Send the capture on this interface instead, from memory, by AF_XDP
-    #[arg(long, value_name = "IF", conflicts_with_all = ["switch", "ingress", "out"])]
+    #[arg(long, value_name = "IF", group = "sender", conflicts_with_all = ["switch", "ingress"])]
     live: Option<String>,
+    /// Send the capture from the agent host NODE of the lab in FILE, in whose place it is
+    #[arg(long, num_args = 2, value_names = ["FILE", "NODE"], group = "sender",
+          conflicts_with_all = ["live", "switch", "ingress"])]
+    lab: Vec<PathBuf>,
+    /// Run the lab in virtual time, with no root
+    #[arg(long, requires = "lab", conflicts_with_all = ["clock", "dilation", "busy_poll"])]
+    sim: bool,
+    /// End the lab then: node time, with its unit; otherwise when everything has arrived
+    #[arg(long, requires = "lab", value_name = "TIME")]
+    duration: Option<Duration>,
+    /// Capture these ports of the lab as pcapng, NODE:PORT, or all
+    #[arg(long = "capture", requires = "lab", value_name = "PORT", value_delimiter = ',')]
+    ports_captured: Vec<String>,
     /// How fast: original, topspeed, xN, or a rate such as 2.5Mpps or 10Gbps
-    #[arg(long, value_name = "SPEED", requires = "live", default_value = "original")]
+    #[arg(long, value_name = "SPEED", requires = "sender", default_value = "original")]
     speed: Speed,
     /// How often
-    #[arg(long = "loop", value_name = "N", requires = "live", default_value_t = 1)]
+    #[arg(long = "loop", value_name = "N", requires = "sender", default_value_t = 1)]
     loops: u64,
-    /// Send even on the interface that carries the default route
-    #[arg(long, requires = "live")]
-    allow_default_route: bool,
+    #[command(flatten)]
+    driver: DriverFlags,
     /// The run's seed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -88,10 +103,35 @@ impl ReplayArgs {
         let started = wall();
         let name = self.capture.display().to_string();
         let fails = |what: &dyn std::fmt::Display| Failure::Running(format!("{name}: {what}"));
-        let interrupted = on_interrupt()?;
-        let source = self.open(&interrupted)?;
+        let interrupted = interrupt::install()?;
+        let source = self.open(interrupted)?;
         let mut reader = CaptureReader::new(source).map_err(|error| fails(&error))?;
         let gap_max = self.gap_max.unwrap_or(Duration::MAX);
+        if let [file, node] = self.lab.as_slice() {
+            let lab = FromLab {
+                name: &name,
+                file,
+                node: &node.to_string_lossy(),
+                speed: self.speed,
+                loops: self.loops,
+                gap_max,
+                sim: self.sim,
+                driver: self.driver,
+                flags: RunFlags {
+                    json: self.json,
+                    run_dir: self.out.clone(),
+                    seed: self.seed,
+                    duration: self.duration,
+                    capture: self.ports_captured.clone(),
+                    quiet: self.quiet,
+                    note: None,
+                },
+            };
+            return lab.run(&mut reader);
+        }
+        if self.driver.names_pace() {
+            return Err(Failure::Usage("--clock, --dilation and --busy-poll go with --lab".into()));
+        }
         if let Some(interface) = &self.live {
             let live = Live {
                 name: &name,
@@ -99,10 +139,10 @@ impl ReplayArgs {
                 speed: self.speed,
                 loops: self.loops,
                 gap_max,
-                allow_default_route: self.allow_default_route,
+                allow_default_route: self.driver.allows_default_route(),
                 json: self.json,
             };
-            return live.run(&mut reader, &interrupted);
+            return live.run(&mut reader, interrupted);
         }
         let (config, ingress) = self.switch()?;
         let seed = config.seed;
@@ -136,7 +176,7 @@ impl ReplayArgs {
         }
     }
 
-    fn open(&self, interrupted: &Arc<AtomicBool>) -> Result<Box<dyn Read>, Failure> {
+    fn open(&self, interrupted: &'static AtomicBool) -> Result<Box<dyn Read>, Failure> {
         if self.capture == Path::new("-") {
             if io::stdin().is_terminal() {
                 return Err(Failure::Usage(
@@ -147,7 +187,7 @@ impl ReplayArgs {
                 .as_fd()
                 .try_clone_to_owned()
                 .map_err(|error| Failure::Running(format!("cannot read stdin: {error}")))?;
-            return Ok(Box::new(Pipe { file: stdin.into(), interrupted: Arc::clone(interrupted) }));
+            return Ok(Box::new(Pipe { file: stdin.into(), interrupted }));
         }
         let file = File::open(&self.capture).map_err(|error| {
             Failure::Usage(format!("cannot open {}: {error}", self.capture.display()))
@@ -239,7 +279,7 @@ fn warn(name: &str, finished: &Finished<Switch>) {
 /// Stdin that a signal ends, also while it waits for its writer.
 struct Pipe {
     file: File,
-    interrupted: Arc<AtomicBool>,
+    interrupted: &'static AtomicBool,
 }
 
 impl Read for Pipe {
@@ -256,15 +296,6 @@ impl Read for Pipe {
             }
         }
     }
-}
-
-/// A flag that SIGINT and SIGTERM set.
-fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let set = Arc::clone(&flag);
-    ctrlc::set_handler(move || set.store(true, Ordering::Relaxed))
-        .map_err(|error| Failure::Running(format!("cannot handle signals: {error}")))?;
-    Ok(flag)
 }
 
 #[allow(clippy::disallowed_methods, reason = "the report says how long the run took")]

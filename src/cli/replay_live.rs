@@ -7,8 +7,8 @@ use serde_json::json;
 use super::Failure;
 use super::outcome::print;
 use crate::measure::draw::show_ns;
-use crate::replay::live::{self, Preloaded, Sending};
-use crate::replay::{CaptureReader, Speed, Stopped};
+use crate::replay::live::{self, Sending};
+use crate::replay::{CaptureReader, Preloaded, Speed, Stopped};
 use crate::time::Duration;
 use crate::xdp::{ChunkSize, NetNs, Port, PortConfig, PortError, Steering, UmemStore};
 

@@ -37,6 +37,9 @@ pub struct RunFlags {
     /// No messages but errors
     #[arg(long)]
     pub quiet: bool,
+    /// What the run directory's configuration says above the file
+    #[arg(skip)]
+    pub note: Option<String>,
 }
 
 /// A run that is about to begin: its directory and its captures.
@@ -111,7 +114,8 @@ impl RunFlags {
         })?;
         let seed = self.seed.map(|seed| format!("# --seed {seed}\n"));
         let duration = self.duration.map(|duration| format!("# --duration {duration}\n"));
-        let heads: String = [seed, duration].into_iter().flatten().collect();
+        let note = self.note.as_ref().map(|note| format!("# {note}\n"));
+        let heads: String = [note, seed, duration].into_iter().flatten().collect();
         Ok(heads + &text)
     }
 

@@ -6,9 +6,10 @@ use clap::Args;
 
 use super::Failure;
 use super::driver_flags::DriverFlags;
-use super::lab_run::drive_on;
+use super::lab_run::{Stay, drive_on};
 use super::run_flags::RunFlags;
-use crate::lab::netns::take;
+use crate::lab::interrupt;
+use crate::lab::netns::{check_can_build, take};
 use crate::lab::topology::{Clock, Topology};
 
 /// Arguments of `tailwater switch`.
@@ -39,7 +40,10 @@ impl SwitchArgs {
         self.check(&topology)?;
         topology.run.clock = Clock::Free;
         let stay = self.flags.duration.is_none();
-        drive_on(&self.config, &topology, &self.flags, stay, true, take)
+        let stop = interrupt::install()?;
+        check_can_build(&topology.name)?;
+        let prepared = self.flags.prepare(&self.config, &topology)?;
+        drive_on(prepared, &topology, &self.flags, Stay { stay, says_ready: true, stop }, take)
     }
 
     fn check(&self, topology: &Topology) -> Result<(), Failure> {

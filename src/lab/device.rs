@@ -4,16 +4,19 @@ use crate::frame::{Frame, FrameStore};
 use crate::host::Host;
 use crate::ledger::Ledger;
 use crate::node::{Node, PortId, Transmission};
+use crate::replay::ReplaySource;
 use crate::switch::Switch;
 use crate::time::Time;
 
-/// A switch or an agent host.
+/// A switch, an agent host, or what sends a capture in a host's place.
 #[derive(Debug)]
 pub enum Device {
     /// A switch.
     Switch(Box<Switch>),
     /// An agent host.
     Host(Box<Host>),
+    /// A source of a capture's frames.
+    Source(Box<ReplaySource>),
 }
 
 impl Device {
@@ -21,7 +24,7 @@ impl Device {
     pub fn as_switch(&self) -> Option<&Switch> {
         match self {
             Self::Switch(switch) => Some(switch),
-            Self::Host(_) => None,
+            Self::Host(_) | Self::Source(_) => None,
         }
     }
 
@@ -29,7 +32,7 @@ impl Device {
     pub fn as_host(&self) -> Option<&Host> {
         match self {
             Self::Host(host) => Some(host),
-            Self::Switch(_) => None,
+            Self::Switch(_) | Self::Source(_) => None,
         }
     }
 }
@@ -51,6 +54,7 @@ macro_rules! either {
         match $device {
             Device::Switch($node) => $call,
             Device::Host($node) => $call,
+            Device::Source($node) => $call,
         }
     };
 }

@@ -10,6 +10,7 @@ use crate::measure::report::{
     SwitchReport, bits_per_second,
 };
 use crate::node::Node;
+use crate::replay::{ReplaySource, SourceCounts};
 use crate::sim::LinkCounters;
 use crate::time::Time;
 
@@ -70,6 +71,17 @@ impl Finished {
                 Device::Host(host) => {
                     report.hosts.insert(host.name().to_owned(), host_report(host));
                 }
+                Device::Source(source) => {
+                    report.hosts.insert(source.name().to_owned(), source_report(source));
+                    let counts = source.counts();
+                    let value = serde_json::json!({ "host": source.name(), "counts": counts });
+                    report.extra.insert("replay".to_owned(), value);
+                    let SourceCounts { records, sent, dropped, unsent } = counts;
+                    report.set_invariant(
+                        "every_record_accounted_for",
+                        sent + dropped + unsent == records,
+                    );
+                }
             }
         }
         for (link, counters) in topology.links.iter().zip(&self.links) {
@@ -108,6 +120,16 @@ pub fn host_report(host: &Host) -> HostReport {
         out_of_order,
         counters: host.stats().iter().map(|(name, n)| (name.to_owned(), n)).collect(),
         ..HostReport::from(&ledger)
+    }
+}
+
+/// What sends a capture in a host's place, as the report shows it.
+pub fn source_report(source: &ReplaySource) -> HostReport {
+    let counts = source.counts();
+    let names = [("replay_records", counts.records), ("replay_unsent", counts.unsent)];
+    HostReport {
+        counters: names.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
+        ..HostReport::from(&Node::<SlabStore>::ledger(source))
     }
 }
 

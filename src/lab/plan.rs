@@ -6,6 +6,7 @@ use crate::lab::device::Device;
 use crate::lab::topology::{Attachment, FaultAction, HostKind, NodeId, Topology};
 use crate::line::FRAME_BYTES_MIN;
 use crate::node::PortId;
+use crate::replay::ReplaySource;
 use crate::sim::{LinkChange, LinkModel, Station};
 use crate::switch::Switch;
 use crate::time::{Duration, Time};
@@ -114,6 +115,15 @@ impl Plan {
             });
         }
         Ok(Self { nodes, links: link_models(topology) })
+    }
+
+    /// Puts `source` in the place of the agent host `host`, an index into [`Topology::hosts`]. False
+    /// when tailwater does not run that host.
+    pub fn replay_from(&mut self, host: usize, source: ReplaySource) -> bool {
+        let node = self.nodes.iter_mut().find(|node| node.id == NodeId::Host(host));
+        let Some(node) = node else { return false };
+        node.device = Device::Source(Box::new(source));
+        true
     }
 
     /// The node and port at an end of a link, when tailwater runs it.

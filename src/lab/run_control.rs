@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::lab::control::Controlled;
 use crate::lab::device::Device;
-use crate::lab::outcome::host_report;
+use crate::lab::outcome::{host_report, source_report};
 use crate::lab::run::LabHandle;
 use crate::lab::topology::{Clock, Ppb, Topology};
 use crate::measure::report::SwitchReport;
@@ -73,6 +73,7 @@ impl Controlled for RunControl {
                     (now, true, serde_json::to_value(SwitchReport::from(&**switch)))
                 }
                 Device::Host(host) => (now, false, serde_json::to_value(host_report(host))),
+                Device::Source(source) => (now, false, serde_json::to_value(source_report(source))),
             });
             // A worker that has just ended answers no more; what it had is in the report.
             let Some((now, is_switch, Ok(value))) = shown else { continue };

@@ -84,6 +84,6 @@ fn samples_of(device: &Device) -> Vec<PortSample> {
                 }
             })
             .collect(),
-        Device::Host(_) => Vec::new(),
+        Device::Host(_) | Device::Source(_) => Vec::new(),
     }
 }

@@ -1,10 +1,9 @@
 //! Sending a capture on an interface at planned times, from memory.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read};
 
-use super::run::{Stopped, each_record};
-use super::{CaptureClock, CaptureReader, Pacer, Speed};
+use super::preload::Preloaded;
+use super::{Pacer, Speed};
 use crate::frame::{Frame, FrameStore as _};
 use crate::line::{ETHERNET_OVERHEAD_BYTES, FRAME_BYTES_MIN};
 use crate::measure::LatencyHistogram;
@@ -19,50 +18,6 @@ const STUCK: Duration = Duration::from_secs(1);
 const LEAD: Duration = Duration::from_ms(1);
 /// Waits longer than this sleep; shorter ones spin, since a sleep ends late.
 const SPIN: Duration = Duration::from_us(200);
-
-/// A capture in memory, with the times of its records.
-#[derive(Debug, Default)]
-pub struct Preloaded {
-    /// The time of each record, and where its bytes end.
-    records: Vec<(Time, usize)>,
-    bytes: Vec<u8>,
-    zero_length: u64,
-}
-
-impl Preloaded {
-    /// Reads all records of a capture; gives also why it was not read to its end.
-    ///
-    /// # Errors
-    /// None of its own; those of the capture are in the result.
-    pub fn read<R: Read>(
-        reader: &mut CaptureReader<R>,
-        gap_max: Duration,
-        interrupted: impl FnMut() -> bool,
-    ) -> io::Result<(Self, Option<Stopped>)> {
-        let mut clock = CaptureClock::new(gap_max);
-        let mut loaded = Self::default();
-        let stopped = each_record(reader, interrupted, |record| {
-            let at = clock.place(record.timestamp_ns);
-            if record.bytes.is_empty() {
-                loaded.zero_length += 1;
-            } else {
-                loaded.bytes.extend_from_slice(&record.bytes);
-                loaded.records.push((at, loaded.bytes.len()));
-            }
-            Ok(())
-        })?;
-        Ok((loaded, stopped))
-    }
-
-    fn records(&self) -> impl Iterator<Item = (Time, &[u8])> {
-        let mut from = 0;
-        self.records.iter().map(move |(at, end)| {
-            let bytes = &self.bytes[from..*end];
-            from = *end;
-            (*at, bytes)
-        })
-    }
-}
 
 /// What was sent.
 #[derive(Debug, Default)]
@@ -102,9 +57,9 @@ pub fn send(
         if round > 0 {
             pacer.next_loop();
         }
-        if capture.zero_length > 0 {
-            sending.records += capture.zero_length;
-            *sending.failed.entry("zero_length").or_default() += capture.zero_length;
+        if capture.zero_length() > 0 {
+            sending.records += capture.zero_length();
+            *sending.failed.entry("zero_length").or_default() += capture.zero_length();
         }
         for (at, bytes) in capture.records() {
             let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
