@@ -199,6 +199,8 @@ fn status(args: &StatusArgs) -> Result<(), Failure> {
         for (key, value) in lab["status"].as_object().into_iter().flatten() {
             if key == "ports" {
                 line.push_str(&ports_text(value));
+            } else if key == "workers" {
+                line.push_str(&workers_text(value));
             } else {
                 line.push_str(&format!("\n  {key}: {}", super::show::plain(value)));
             }
@@ -206,6 +208,19 @@ fn status(args: &StatusArgs) -> Result<(), Failure> {
         print(&format!("{line}\n"))?;
     }
     Ok(())
+}
+
+/// What each thread serves, a line each.
+fn workers_text(workers: &serde_json::Value) -> String {
+    let mut text = String::new();
+    for worker in workers.as_array().into_iter().flatten() {
+        text.push_str(&format!("\n  worker {}", super::show::plain(&worker["thread"])));
+        if worker["core"].is_number() {
+            text.push_str(&format!(" on core {}", worker["core"]));
+        }
+        text.push_str(&format!(": {}", super::show::plain(&worker["serves"])));
+    }
+    text
 }
 
 /// How each port was opened, a line each.

@@ -52,14 +52,17 @@ pub fn node_chunks(topology: &Topology, node: &PlannedNode) -> NodeChunks {
         let waiting = u64::from(topology.hosts[index].config.queue_frames_max);
         chunks.held = waiting * chunks_per_frame;
     }
+    // Fill and TX rings; an I/O worker has the kernel's TX ring behind the port's.
+    let rings_per_queue = if node.io_workers.is_empty() { 3 } else { 4 };
+    let ring_chunks = rings_per_queue * u64::from(topology.lab.ring_entries);
     for (port, rate) in node.ports.iter().zip(&rates) {
         let Attachment::Link(link, _) = port.attachment else {
             if matches!(port.attachment, Attachment::External(_)) {
-                chunks.rings += 3 * u64::from(topology.lab.ring_entries);
+                chunks.rings += ring_chunks;
             }
             continue;
         };
-        chunks.rings += 3 * u64::from(topology.lab.ring_entries) * u64::from(topology.lab.queues);
+        chunks.rings += ring_chunks * u64::from(topology.lab.queues);
         let shortest = rate.time_of(u64::from(FRAME_BYTES_MIN)).max(Duration::from_ps(1));
         let impairment = &topology.links[link].impairment;
         let longest = impairment.delay + impairment.jitter;

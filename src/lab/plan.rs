@@ -24,6 +24,8 @@ pub struct PlannedNode {
     pub ports: Vec<PlannedPort>,
     /// The core it must run on.
     pub core: Option<u32>,
+    /// The I/O workers that serve its ports' rings: for each, the core it must run on.
+    pub io_workers: Vec<Option<u32>>,
 }
 
 /// One port of a planned node.
@@ -90,6 +92,7 @@ impl Plan {
                 name,
                 device: Device::Switch(Box::new(device)),
                 core: switch.core,
+                io_workers: switch.io_workers.clone(),
             });
         }
         for (index, host) in topology.hosts.iter().enumerate() {
@@ -112,6 +115,7 @@ impl Plan {
                 name,
                 device: Device::Host(Box::new(device)),
                 core: host.core,
+                io_workers: Vec::new(),
             });
         }
         Ok(Self { nodes, links: link_models(topology) })

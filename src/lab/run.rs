@@ -3,6 +3,7 @@
 mod free;
 mod gated;
 mod handle;
+mod io;
 mod ports;
 
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::time::Duration as WallDuration;
 
 use crossbeam::channel::{Receiver, RecvTimeoutError};
 
-pub use handle::{LabHandle, PortMode};
+pub use handle::{LabHandle, PortMode, WorkerThread};
 
 use crate::cli::Failure;
 use crate::lab::captures::Captures;
@@ -104,8 +105,7 @@ fn start<'scope, 'env, T: Send + 'scope>(
     (0..)
         .zip(works)
         .map(|(index, work)| {
-            let name = format!("tw-worker-{index}");
-            std::thread::Builder::new().name(name).spawn_scoped(scope, work)
+            std::thread::Builder::new().name(worker_name(index)).spawn_scoped(scope, work)
         })
         .collect()
 }
@@ -113,6 +113,11 @@ fn start<'scope, 'env, T: Send + 'scope>(
 /// True when no worker runs any more.
 fn all_ended<T>(threads: &[std::io::Result<ScopedJoinHandle<'_, T>>]) -> bool {
     threads.iter().flatten().all(ScopedJoinHandle::is_finished)
+}
+
+/// True when a thread has ended, or did not start.
+fn any_ended<T>(threads: &[std::io::Result<ScopedJoinHandle<'_, T>>]) -> bool {
+    threads.iter().any(|thread| thread.as_ref().map_or(true, ScopedJoinHandle::is_finished))
 }
 
 /// Waits for all workers.
@@ -123,6 +128,11 @@ fn join<T>(threads: Vec<std::io::Result<ScopedJoinHandle<'_, T>>>) -> Vec<Result
         thread.join().map_err(|_| Failure::Running("a worker panicked; see above".to_owned()))
     };
     threads.into_iter().map(join).collect()
+}
+
+/// The name of a worker's thread.
+fn worker_name(index: usize) -> String {
+    format!("tw-worker-{index}")
 }
 
 /// How many workers the lab wants, at most.

@@ -59,6 +59,7 @@ impl Controlled for RunControl {
             "switches": self.topology.switches.len(),
             "hosts": self.topology.hosts.len(),
             "links": self.topology.links.len(),
+            "workers": self.handle.workers(),
             "ports": self.handle.ports(),
         })
     }

@@ -36,7 +36,8 @@ pub trait PortIo<S: FrameStore> {
     /// changed. Called a hundred times a second, not per frame.
     fn poll_link(&mut self, store: &mut S) -> Option<bool>;
 
-    /// The descriptors that become readable when a frame has come, for a worker that sleeps.
+    /// The descriptors that become readable when a frame has come, for a worker that is about to
+    /// sleep on them.
     fn wake_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>>;
 
     /// Frames that [`send`](Self::send) took and released because no wire could carry them.

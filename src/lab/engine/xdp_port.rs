@@ -164,7 +164,10 @@ impl PortIo<UmemStore> for LabPort {
             Self::Xdp(xdp) => Some(xdp.port()),
             Self::Unconnected { .. } => None,
         };
-        port.into_iter().flat_map(Port::fds)
+        port.into_iter().flat_map(|port| {
+            port.listen();
+            port.fds()
+        })
     }
 
     fn refused(&self) -> u64 {

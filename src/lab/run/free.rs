@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam::channel::{Receiver, unbounded};
 
 use super::handle::LabHandle;
+use super::io::{self, worker_threads};
 use super::ports::{BerthedNode, open_all, port_figures, port_modes, unaccounted};
 use super::{
-    Ended, Setting, all_ended, cores, give_up_privileges, join, settle, start, supervise, wall_now,
-    workers_wanted,
+    Ended, Setting, all_ended, any_ended, cores, give_up_privileges, join, settle, start,
+    supervise, wall_now, workers_wanted,
 };
 use crate::cli::Failure;
 use crate::lab::device::Device;
@@ -66,15 +67,18 @@ pub(super) fn run(
     let (opener, requests) = unbounded();
     let ours: Vec<NodeId> = plan.nodes.iter().map(|node| node.id).collect();
     let links = plan.links;
-    let berths =
+    let mut berths =
         open_all(topology, plan.nodes, &placements, setting.network, setting.captures, &opener)?;
     handle.note_ports(port_modes(&berths));
+    let workers = worker_threads(topology, &berths);
+    handle.note_workers(workers.clone());
+    let io_crews = io::take_crews(&mut berths);
     let interval = interval_for(topology.run.duration);
     let mut crews = Vec::new();
     for ((index, berth), visits) in berths.into_iter().enumerate().zip(visits) {
         let mut stations = Vec::new();
         let mut nodes = Vec::new();
-        for BerthedNode { number, id, planned, station, ports } in berth.nodes {
+        for BerthedNode { number, id, planned, station, ports, .. } in berth.nodes {
             let models =
                 planned.iter().map(|port| models(topology, &links, &ours, port.attachment));
             let ports = ports.into_iter().zip(models);
@@ -97,8 +101,9 @@ pub(super) fn run(
     let clock = WallClock::start(topology.run.dilation.max(1));
     let ends_when_quiet = end == Time::NEVER && !setting.stay;
     let mut interrupted = false;
-    let served = std::thread::scope(|scope| {
+    let (served, io_ended) = std::thread::scope(|scope| {
         let (stop, busy_poll) = (&stop, topology.lab.busy_poll);
+        let io_threads = io::start(scope, io_crews, busy_poll);
         let works = crews.into_iter().zip(&quiet).map(|(crew, quiet)| {
             move || crew.run(XdpPace::new(clock, busy_poll), end, stop, quiet)
         });
@@ -107,16 +112,24 @@ pub(super) fn run(
         interrupted = supervise(&requests, setting.stop, || {
             let all_quiet = quiet.iter().all(|quiet| quiet.load(Ordering::Relaxed));
             quiet_looks = if all_quiet { quiet_looks + 1 } else { 0 };
-            (ends_when_quiet && quiet_looks > QUIET_LOOKS) || all_ended(&threads)
+            let io_lost = any_ended(&io_threads) && !any_ended(&threads);
+            (ends_when_quiet && quiet_looks > QUIET_LOOKS) || all_ended(&threads) || io_lost
         });
         stop.store(true, Ordering::Relaxed);
-        join(threads)
+        // The I/O workers end when the workers have closed their ports.
+        (join(threads), join(io_threads))
     });
+    for ended in io_ended {
+        ended?.map_err(Failure::Running)?;
+    }
     let served = served
         .into_iter()
         .map(|worker| worker.and_then(|served| served.map_err(Failure::Running)))
         .collect::<Result<Vec<_>, _>>()?;
-    Ok(finish(topology, served, wall.elapsed(), interrupted && !setting.stay))
+    let workers = serde_json::to_value(workers).unwrap_or_default();
+    let mut ended = finish(topology, served, wall.elapsed(), interrupted && !setting.stay);
+    ended.0.extra.push(("workers".to_owned(), workers));
+    Ok(ended)
 }
 
 /// The models of the link at a port: towards it, and away from it when the far end is not ours.

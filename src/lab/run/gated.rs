@@ -5,7 +5,10 @@ use std::sync::Arc;
 use crossbeam::channel::{Receiver, unbounded};
 
 use super::handle::LabHandle;
-use super::ports::{BerthedNode, check_all_ours, open_all, port_figures, port_modes, unaccounted};
+use super::io::worker_threads;
+use super::ports::{
+    BerthedNode, check_can_be_gated, open_all, port_figures, port_modes, unaccounted,
+};
 use super::{
     Ended, Setting, all_ended, cores, give_up_privileges, join, settle, start, supervise, wall_now,
     workers_wanted,
@@ -55,7 +58,7 @@ pub(super) fn run(
     mut setting: Setting<'_>,
     started: &mut dyn FnMut(Arc<LabHandle>) -> Result<(), Failure>,
 ) -> Result<Ended, Failure> {
-    check_all_ours(topology)?;
+    check_can_be_gated(topology)?;
     let wall = wall_now();
     let plan = std::mem::take(&mut setting.plan);
     let placements = place(&plan, workers_wanted(topology), &cores());
@@ -66,12 +69,13 @@ pub(super) fn run(
     let berths =
         open_all(topology, plan.nodes, &placements, setting.network, setting.captures, &opener)?;
     handle.note_ports(port_modes(&berths));
+    handle.note_workers(worker_threads(topology, &berths));
     let interval = interval_for(topology.run.duration);
     let mut crews = Vec::new();
     for ((index, berth), visits) in berths.into_iter().enumerate().zip(visits) {
         let mut worker = Worker::new(index, berth.store, lookahead);
         let mut nodes = Vec::new();
-        for BerthedNode { number, id, planned, station, ports } in berth.nodes {
+        for BerthedNode { number, id, planned, station, ports, .. } in berth.nodes {
             let ends = planned.iter().map(|port| take_end(&mut ends, port.attachment));
             let ports = ports.into_iter().zip(ends).map(|(io, end)| GatedPort::new(io, end));
             worker.add(station, ports.collect());

@@ -21,6 +21,18 @@ pub struct LabHandle {
     places: Vec<Place>,
     clock: Clock,
     ports: Vec<PortMode>,
+    workers: Vec<WorkerThread>,
+}
+
+/// A thread of the run.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct WorkerThread {
+    /// Its name, as `ps -T` shows it.
+    pub thread: String,
+    /// The core it is pinned to.
+    pub core: Option<usize>,
+    /// The nodes that it runs; `NODE:PORT` for an I/O worker.
+    pub serves: Vec<String>,
 }
 
 /// How a port was opened.
@@ -60,7 +72,7 @@ impl LabHandle {
                 places.push(Place { id: plan.nodes[*node].id, worker, station });
             }
         }
-        (Self { visits, places, clock, ports: Vec::new() }, receivers)
+        (Self { visits, places, clock, ports: Vec::new(), workers: Vec::new() }, receivers)
     }
 
     /// Has the worker of `node` do `work` on it between two rounds, and waits for the answer. None
@@ -103,6 +115,16 @@ impl LabHandle {
     /// Notes how the ports were opened.
     pub(super) fn note_ports(&mut self, ports: Vec<PortMode>) {
         self.ports = ports;
+    }
+
+    /// Notes which threads there are.
+    pub(super) fn note_workers(&mut self, workers: Vec<WorkerThread>) {
+        self.workers = workers;
+    }
+
+    /// The threads that the lab runs on.
+    pub fn workers(&self) -> &[WorkerThread] {
+        &self.workers
     }
 
     /// How each port was opened.

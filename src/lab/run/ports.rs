@@ -11,6 +11,7 @@ use crate::lab::memory::worker_chunks;
 use crate::lab::netns::{Interface, Network};
 use crate::lab::plan::{PlannedNode, PlannedPort};
 use crate::lab::run::PortMode;
+use crate::lab::run::io::{IoCrew, IoDeal};
 use crate::lab::topology::{External, NodeId, Topology};
 use crate::node::PortId;
 use crate::sim::Station;
@@ -106,19 +107,21 @@ fn open_ports(
     node: &PlannedNode,
     store: &mut UmemStore,
     opener: &Sender<OpenRequest>,
-) -> Result<Vec<LabPort>, Failure> {
+) -> Result<(Vec<LabPort>, Vec<IoCrew>), Failure> {
     let mut ports = Vec::with_capacity(node.ports.len());
+    let mut deal = IoDeal::new(&node.io_workers);
     for (number, planned) in (0..).map(PortId).zip(&node.ports) {
         let Some(interface) = network.interface(node.id, number) else {
             ports.push(LabPort::Unconnected { refused: 0 });
             continue;
         };
         let config = port_config(topology, interface, topology.external(planned.attachment));
-        let port =
+        let mut port =
             Port::open(store, config).map_err(|error| port_failure(&planned.name, &error))?;
+        deal.hand_over(&planned.name, &mut port)?;
         ports.push(LabPort::Xdp(Box::new(XdpPort::new(port, opener.clone()))));
     }
-    Ok(ports)
+    Ok((ports, deal.into_crews()))
 }
 
 /// A worker's store, and its nodes with their ports open.
@@ -143,6 +146,8 @@ pub(super) struct BerthedNode {
     pub(super) station: Station<Device>,
     /// By port.
     pub(super) ports: Vec<LabPort>,
+    /// The threads to be that serve their rings.
+    pub(super) io: Vec<IoCrew>,
 }
 
 /// Opens the stores and ports of all workers.
@@ -166,21 +171,29 @@ pub(super) fn open_all(
         let mut store = open_store(topology, network, mine.iter().map(|(_, node)| node))?;
         let mut berthed = Vec::with_capacity(mine.len());
         for (number, node) in mine {
-            let ports = open_ports(topology, network, &node, &mut store, opener)?;
+            let (ports, io) = open_ports(topology, network, &node, &mut store, opener)?;
             let (id, planned) = (node.id, node.ports.clone());
             let mut station = node.into_station(topology);
             for (port, tap) in captures.take(number) {
                 station.set_tap(port, Box::new(tap));
             }
-            berthed.push(BerthedNode { number, id, planned, station, ports });
+            berthed.push(BerthedNode { number, id, planned, station, ports, io });
         }
         berths.push(Berth { store, core: placement.core.filter(|_| pinned), nodes: berthed });
     }
     Ok(berths)
 }
 
-/// Refuses a gated run of nodes that are not all ours: the kernel's stack waits for nobody.
-pub(super) fn check_all_ours(topology: &Topology) -> Result<(), Failure> {
+/// Refuses a gated run of nodes that are not all ours, since the kernel's stack waits for nobody,
+/// and one whose frames lie in rings that their worker does not see.
+pub(super) fn check_can_be_gated(topology: &Topology) -> Result<(), Failure> {
+    if let Some(switch) = topology.switch_with_io_workers() {
+        return Err(Failure::Usage(format!(
+            "{}: switch {switch} has I/O workers, so this lab cannot be gated: give --clock free, \
+             or leave `io_workers` out of [switch.{switch}]",
+            topology.name
+        )));
+    }
     if topology.is_ours() {
         return Ok(());
     }

@@ -66,6 +66,8 @@ fn the_example_uses_every_key_and_holds() {
         ("defaults.switch", "ports"),
         ("defaults.switch", "port"),
         ("defaults.switch", "core"),
+        ("defaults.switch", "io_workers"),
+        ("defaults.switch", "io_cores"),
         ("defaults.switch", "pcp_to_priority"),
         ("defaults.switch", "dscp_to_priority"),
         ("defaults.switch", "priority_to_queue"),

@@ -104,6 +104,8 @@ pub(super) struct SwitchTable {
     pub(super) priority_to_queue: Option<S<Vec<u8>>>,
     pub(super) mtu: Option<S<ByteCount>>,
     pub(super) core: Option<S<u32>>,
+    pub(super) io_workers: Option<S<u32>>,
+    pub(super) io_cores: Option<S<Vec<u32>>>,
     #[serde(default)]
     pub(super) port: BTreeMap<S<String>, PortTable>,
 }

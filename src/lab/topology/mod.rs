@@ -7,6 +7,7 @@
 mod error;
 mod externals;
 mod file;
+mod io_workers;
 mod order;
 mod paths;
 mod resolve;
@@ -101,6 +102,8 @@ pub struct SwitchNode {
     pub forwarding: Forwarding,
     /// The core it must run on.
     pub core: Option<u32>,
+    /// The I/O workers that serve its ports' rings, in turn: for each, the core it must run on.
+    pub io_workers: Vec<Option<u32>>,
 }
 
 /// What a host is.

@@ -403,6 +403,7 @@ impl<'a> Resolver<'a> {
                 attachments.push(attachment);
             }
             let config = self.switch_config(name.get_ref(), ports, table);
+            let io_workers = self.io_workers(table, names.len());
             let forwarding = match self.forwarding_of(table).map(Spanned::get_ref) {
                 Some(ForwardingName::Static) => Forwarding::Static,
                 Some(ForwardingName::Learning) | None => Forwarding::Learning,
@@ -412,6 +413,7 @@ impl<'a> Resolver<'a> {
                 attachments,
                 forwarding,
                 core: plain(table.core.as_ref()),
+                io_workers,
             });
         }
         let defaults = &self.file.defaults.switch;
@@ -419,8 +421,10 @@ impl<'a> Resolver<'a> {
         own.extend(defaults.port.keys().next().map(Spanned::span));
         own.extend(defaults.ports.as_ref().map(Spanned::span));
         own.extend(defaults.core.as_ref().map(Spanned::span));
+        own.extend(defaults.io_workers.as_ref().map(Spanned::span));
+        own.extend(defaults.io_cores.as_ref().map(Spanned::span));
         for span in own {
-            let message = "ports, port and core are each switch's own";
+            let message = "ports, port, core and I/O workers are each switch's own";
             self.issue(Issue::new(span, message).help("put them into [switch.NAME]"));
         }
         switches
@@ -761,6 +765,7 @@ impl<'a> Resolver<'a> {
             }
             self.issue(issue);
         }
+        self.io_workers_are_free(clock);
         let zero = links.iter().position(|link| link.impairment.delay.is_zero());
         if let Some(link) = zero.filter(|_| clock == Clock::Gated) {
             let table = &file.link[link.min(file.link.len() - 1)];

@@ -137,7 +137,7 @@ start = "5us"
 
 /// Each mistake, as an edit of the file of two hosts: what to replace (everything behind the file
 /// when empty) and by what.
-const MISTAKES: [(&str, &str, &str); 46] = [
+const MISTAKES: [(&str, &str, &str); 50] = [
     ("not TOML", "[switch.s1]", "[switch.s1"),
     ("missing name", "name = \"two\"", ""),
     ("unknown key", "[host.h1]", "[host.h1]\nknd = \"agent\""),
@@ -180,6 +180,18 @@ const MISTAKES: [(&str, &str, &str); 46] = [
         "[host.h2]\nkind = \"kernel\"\n[run]\nclock = \"gated\"",
     ),
     ("gated without delay", "\"s1:1\"]", "\"s1:1\"]\ndelay = \"0us\""),
+    ("I/O workers by the gated clock", "[switch.s1]", "[switch.s1]\nio_workers = 2"),
+    (
+        "more I/O workers than ports",
+        "[switch.s1]",
+        "[run]\nclock = \"free\"\n[switch.s1]\nio_workers = 3",
+    ),
+    (
+        "cores of I/O workers",
+        "[switch.s1]",
+        "[run]\nclock = \"free\"\n[switch.s1]\nio_workers = 2\nio_cores = [0]",
+    ),
+    ("cores of no I/O workers", "[switch.s1]", "[switch.s1]\nio_cores = [0]"),
     ("dilation of the gated clock", "", "[run]\ndilation = 4"),
     ("capture of nothing", "", "[run]\ncapture = \"s1:9\""),
     ("stream without rate", "", "[[stream]]\nfrom = \"h1\"\nto = \"h2\"\nframes = 1"),
