@@ -11,8 +11,9 @@ use super::lab_run::{self, RunArgs, UpArgs};
 use super::outcome::print;
 use crate::lab::control::{Request, ask};
 use crate::lab::netns::{self, LabState, Liveness};
+use crate::lab::plan::Plan;
 use crate::lab::topology::{Clock, HostKind, Topology};
-use crate::lab::{graph, sizing};
+use crate::lab::{graph, memory};
 
 /// Arguments of `tailwater lab`.
 #[derive(Debug, Args)]
@@ -271,21 +272,22 @@ fn down(name: &str) -> Result<(), Failure> {
 
 fn check(args: &CheckArgs) -> Result<(), Failure> {
     let topology = Topology::load(&args.file)?;
-    let sizes = sizing::of_lab(&topology);
-    let needed: u64 = sizes.iter().map(sizing::SwitchChunks::umem_bytes).sum();
-    let available = sizing::memory_available_bytes();
+    let sizes = memory::of_lab(&topology, &Plan::of(&topology)?);
+    let needed: u64 = sizes.iter().map(memory::NodeChunks::umem_bytes).sum();
+    let available = memory::memory_available_bytes();
     if args.json {
-        let switches: Vec<_> = sizes
-            .iter()
-            .map(
-                |s| json!({ "name": s.switch, "chunks": s.chunks(), "umem_bytes": s.umem_bytes() }),
-            )
-            .collect();
+        let of = |sizes: &[memory::NodeChunks]| -> Vec<_> {
+            let size = |s: &memory::NodeChunks| json!({ "name": s.node, "chunks": s.total(), "umem_bytes": s.umem_bytes() });
+            sizes.iter().map(size).collect()
+        };
+        // The plan has the switches first.
+        let (switches, agents) = sizes.split_at(topology.switches.len());
         print(&format!(
             "{:#}\n",
-            json!({ "name": topology.name, "switches": switches, "umem_bytes": needed,
-                "available_bytes": available, "hosts": topology.hosts.len(),
-                "links": topology.links.len(), "streams": topology.streams.len() })
+            json!({ "name": topology.name, "switches": of(switches), "agents": of(agents),
+                "umem_bytes": needed, "available_bytes": available,
+                "hosts": topology.hosts.len(), "links": topology.links.len(),
+                "streams": topology.streams.len() })
         ))?;
     } else {
         print(&summary(&topology, args.verbose))?;
@@ -295,16 +297,16 @@ fn check(args: &CheckArgs) -> Result<(), Failure> {
             }
         }
         let beside = available
-            .map(|bytes| format!(" of {} available", sizing::mebibytes(bytes)))
+            .map(|bytes| format!(" of {} available", memory::mebibytes(bytes)))
             .unwrap_or_default();
-        print(&format!("  umem in sum: {}{beside}\n", sizing::mebibytes(needed)))?;
+        print(&format!("  umem in sum: {}{beside}\n", memory::mebibytes(needed)))?;
     }
     if let Some(available) = available.filter(|available| needed > *available) {
         return Err(Failure::HostLacks(format!(
-            "the switches' frames need {} and this host has {}: lower `buffer`, [lab] `ring` or \
+            "the nodes' frames need {} and this host has {}: lower `buffer`, [lab] `ring` or \
              `queues`",
-            sizing::mebibytes(needed),
-            sizing::mebibytes(available)
+            memory::mebibytes(needed),
+            memory::mebibytes(available)
         )));
     }
     Ok(())

@@ -16,7 +16,6 @@ pub mod run;
 pub mod run_control;
 pub mod series;
 pub mod simulate;
-pub mod sizing;
 pub mod topology;
 
 pub use device::Device;

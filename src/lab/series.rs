@@ -33,17 +33,20 @@ impl NodeSeries {
         Self { interval, next: Time::ZERO, rows: Vec::new() }
     }
 
-    /// When the next sample is due.
-    pub const fn next(&self) -> Time {
-        self.next
-    }
-
     /// Takes the sample that is due, when it is due at `now`: asked before an event is served, it
     /// shows what the events before have left.
     #[inline]
     pub fn sample(&mut self, now: Time, device: &Device) {
         if now >= self.next {
             self.take(now, device);
+        }
+    }
+
+    /// Takes the last sample, at the end of the run: what the events behind the last sample left.
+    pub fn finish(&mut self, reached: Time, device: &Device) {
+        let last = self.rows.last().map(|(_, samples)| samples);
+        if reached >= self.next && last.is_none_or(|last| *last != samples_of(device)) {
+            self.take(reached, device);
         }
     }
 

@@ -36,9 +36,6 @@ pub fn simulate(
     let limit = end.unwrap_or(Time::ZERO + QUIET_LIMIT);
     let mut interrupted = false;
     loop {
-        for (index, series) in series.iter_mut().enumerate() {
-            series.sample(network.now(), network.station(index).node());
-        }
         if network.now() >= limit
             || (end.is_none() && network.now() > Time::ZERO && network.is_quiet())
         {
@@ -48,9 +45,16 @@ pub fn simulate(
             interrupted = true;
             break;
         }
-        network.run_slice(interval, limit);
+        network.run_slice(interval, limit, |now, station, device| {
+            if let Some(series) = series.get_mut(station) {
+                series.sample(now, device);
+            }
+        });
     }
     let reached = network.now();
+    for (index, series) in series.iter_mut().enumerate() {
+        series.finish(reached, network.station(index).node());
+    }
     let counters = |[there, back]: &[usize; 2]| {
         network.link(*there).counters().plus(network.link(*back).counters())
     };

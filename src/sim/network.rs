@@ -159,6 +159,11 @@ impl<S: FrameStore, N: Node<S>> Network<N, S> {
 
     /// Runs every event before `end`, and leaves the clock there. Called again, it goes on.
     pub fn run_until(&mut self, end: Time) {
+        self.run_until_observed(end, &mut |_, _, _| {});
+    }
+
+    /// [`run_until`](Self::run_until); `observe` sees each station before it is served.
+    fn run_until_observed(&mut self, end: Time, observe: &mut impl FnMut(Time, usize, &N)) {
         self.start();
         loop {
             let (at, station) = self.agenda.first();
@@ -166,17 +171,23 @@ impl<S: FrameStore, N: Node<S>> Network<N, S> {
                 break;
             }
             self.now = at;
+            observe(at, station, self.stations[station].node());
             self.step(at, station);
         }
         self.now = end;
     }
 
     /// Runs every event of the next `slice`, or of the first slice that has one, at most until
-    /// `limit`.
-    pub fn run_slice(&mut self, slice: Duration, limit: Time) {
+    /// `limit`. `observe` sees each station, by its number, before it is served.
+    pub fn run_slice(
+        &mut self,
+        slice: Duration,
+        limit: Time,
+        mut observe: impl FnMut(Time, usize, &N),
+    ) {
         self.start();
         let idle = self.agenda.first().0.since(self.now).as_ps() / slice.as_ps();
-        self.run_until((self.now + slice * idle + slice).min(limit));
+        self.run_until_observed((self.now + slice * idle + slice).min(limit), &mut observe);
     }
 
     /// True when every node is quiet and no frame is on a link.

@@ -11,7 +11,7 @@ use crate::lab::engine::port_io::{PortIo, SendFull};
 use crate::lab::engine::visit::Visit;
 use crate::measure::LatencyHistogram;
 use crate::node::{Node, PortId, Transmission};
-use crate::sim::{Fate, LinkModel, Station};
+use crate::sim::{Fate, LinkChange, LinkModel, Station};
 use crate::time::{Duration, Time};
 
 /// The clock of free time and how a worker waits.
@@ -63,6 +63,14 @@ impl<P> FreePort<P> {
             dirty: false,
             sent: 0,
             tx_ring_full: 0,
+        }
+    }
+
+    /// Changes the directions whose models are here.
+    fn change_link(&mut self, change: LinkChange) {
+        self.towards.change(change);
+        if let Some(away) = &mut self.away {
+            away.change(change);
         }
     }
 
@@ -118,10 +126,12 @@ impl<P> FreePort<P> {
     }
 
     /// Gives every delayed frame back to the store, and the number of them.
-    pub fn drain<S: FrameStore>(&mut self, store: &mut S) {
+    pub fn drain<S: FrameStore>(&mut self, store: &mut S) -> u64 {
+        let delayed = self.delayed.len() as u64;
         for (_, frame) in self.delayed.drain(..) {
             store.release(frame);
         }
+        delayed
     }
 
     /// The rings, to close them.
@@ -239,7 +249,7 @@ where
                     work(now, self.stations.iter_mut().map(|s| s.station.node_mut()).collect());
                 }
                 Visit::Link { station, port, change } => {
-                    self.stations[station].ports[port.index()].towards.change(change);
+                    self.stations[station].ports[port.index()].change_link(change);
                 }
             }
         }

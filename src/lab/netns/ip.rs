@@ -84,10 +84,15 @@ pub(super) fn quieten(interface: &str, driven: bool) -> io::Result<()> {
             ("router_solicitations", "0"),
         ]
     };
-    let folder = Path::new("/proc/sys/net/ipv6/conf").join(interface);
-    if !folder.exists() {
-        // A kernel without IPv6 sends none.
-        return Ok(());
+    // The default too: an interface that is made again gets it, and so does one whose MTU was below
+    // what IPv6 needs.
+    for scope in ["default", interface] {
+        let folder = Path::new("/proc/sys/net/ipv6/conf").join(scope);
+        if !folder.exists() {
+            // A kernel without IPv6 sends none.
+            continue;
+        }
+        settings.iter().try_for_each(|(key, value)| std::fs::write(folder.join(key), value))?;
     }
-    settings.iter().try_for_each(|(key, value)| std::fs::write(folder.join(key), value))
+    Ok(())
 }

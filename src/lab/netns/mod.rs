@@ -10,10 +10,7 @@ mod state;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io;
 use std::path::Path;
-
-use nix::sched::{CloneFlags, setns};
 
 pub use guard::{LabGuard, clear_leftover};
 pub use state::{LabState, Liveness, RUN_DIR, start_ticks};
@@ -21,6 +18,7 @@ pub use state::{LabState, Liveness, RUN_DIR, start_ticks};
 use super::topology::{Attachment, External, HostKind, HostNode, NodeId, Topology};
 use crate::cli::Failure;
 use crate::node::PortId;
+use crate::xdp::NetNs;
 
 /// The interface that a port of the lab is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,9 +122,8 @@ pub fn take(topology: &Topology) -> Result<Network, Failure> {
 /// Every port's interface, made or external.
 fn interfaces(topology: &Topology) -> BTreeMap<(NodeId, PortId), Interface> {
     let mut interfaces = BTreeMap::new();
-    for link in &topology.links {
-        // A native XDP program needs as many RX queues as the peer has TX queues.
-        let queues = link.ends.iter().map(|end| queues(topology, end.node)).max().unwrap_or(1);
+    for (number, link) in topology.links.iter().enumerate() {
+        let queues = topology.link_queues(number);
         for end in &link.ends {
             let netns = Some(namespace(&topology.name, topology.node_name(end.node)));
             let name = interface_name(port_name(topology, end.node, end.port));
@@ -141,13 +138,6 @@ fn interfaces(topology: &Topology) -> BTreeMap<(NodeId, PortId), Interface> {
         interfaces.insert((NodeId::Switch(switch), port), interface);
     }
     interfaces
-}
-
-fn queues(topology: &Topology, node: NodeId) -> u32 {
-    match node {
-        NodeId::Switch(_) => topology.lab.queues,
-        NodeId::Host(host) => topology.hosts[host].queues,
-    }
 }
 
 fn port_name(topology: &Topology, node: NodeId, port: PortId) -> &str {
@@ -227,14 +217,16 @@ fn configure(
         }
     }
     let driven = kernel.is_none();
+    let inside = NetNs::Named(netns.clone());
     let quiet =
-        inside(&netns, || ports.iter().try_for_each(|port| ip::quieten(port.interface, driven)));
+        inside.run(|| ports.iter().try_for_each(|port| ip::quieten(port.interface, driven)));
     quiet.and_then(|done| done).map_err(|error| {
         Failure::Running(format!("cannot set the IPv6 settings of {netns}: {error}"))
     })?;
     ip::batch(Some(&netns), &lines)?;
     let names: Vec<&str> = ports.iter().map(|port| port.interface).collect();
-    inside(&netns, || offload::turn_off(&names))
+    inside
+        .run(|| offload::turn_off(&names))
         .map_err(|error| Failure::Running(format!("cannot enter {netns}: {error}")))?
         .map_err(|error| Failure::Running(format!("in {netns}: {error}")))
 }
@@ -262,22 +254,4 @@ fn addresses(topology: &Topology, host: &HostNode, interface: &str, lines: &mut 
             );
         }
     }
-}
-
-/// Runs `work` on a thread inside the namespace that `ip netns` calls `name`.
-///
-/// # Errors
-/// When there is no such namespace or the caller may not enter it.
-pub fn inside<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> io::Result<T> {
-    let path = Path::new("/run/netns").join(name);
-    let file = std::fs::File::open(&path).map_err(|error| {
-        io::Error::new(error.kind(), format!("cannot open {}: {error}", path.display()))
-    })?;
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().spawn_scoped(scope, move || {
-            setns(&file, CloneFlags::CLONE_NEWNET)?;
-            Ok(work())
-        })?;
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
 }

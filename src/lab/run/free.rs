@@ -26,7 +26,7 @@ use crate::measure::LatencyHistogram;
 use crate::measure::report::{Clock as ReportClock, Driver};
 use crate::sim::{LinkCounters, LinkModel};
 use crate::time::{Duration, Time};
-use crate::xdp::{Clock as WallClock, UmemStore};
+use crate::xdp::{Clock as WallClock, PortCounters, UmemStore};
 
 /// A lab without an end of its own ends when its workers have had nothing to do for this long.
 const QUIET_LOOKS: u32 = 40;
@@ -173,16 +173,17 @@ impl Crew {
             figures: Vec::new(),
             violations: Vec::new(),
         };
-        for (((number, id, planned), FreeStation { mut station, ports, .. }), series) in
+        for (((number, id, planned), FreeStation { mut station, ports, .. }), mut series) in
             self.nodes.into_iter().zip(stations).zip(self.series)
         {
+            series.finish(reached, station.node());
             station.drain(&mut store);
             for (planned, mut port) in planned.iter().zip(ports) {
-                port.drain(&mut store);
+                let delayed = port.drain(&mut store);
                 let figures = port_figures(&planned.name, port.io_mut(), &mut store);
                 served.figures.extend(figures.map(|figures| with_drops(figures, planned, &port)));
                 if let Attachment::Link(link, end) = planned.attachment {
-                    served.ends.push(((link, end), books(&port)));
+                    served.ends.push(((link, end), books(&port, delayed)));
                 }
             }
             served.nodes.push((number, id, station.into_node()));
@@ -205,14 +206,11 @@ fn with_drops(
     (name, figures)
 }
 
-/// What one end has counted, once its port is closed.
-fn books(port: &FreePort<LabPort>) -> EndBooks {
-    let (abandoned, kernel) = match port.io() {
-        LabPort::Xdp(xdp) => {
-            let counters = xdp.counters();
-            (counters.rx_abandoned + counters.tx_abandoned, counters.tx_kernel_dropped)
-        }
-        LabPort::Unconnected { .. } => (0, 0),
+/// What one end has counted, once its port is closed with `delayed` frames before its ring.
+fn books(port: &FreePort<LabPort>, delayed: u64) -> EndBooks {
+    let counters = match port.io() {
+        LabPort::Xdp(xdp) => xdp.counters(),
+        LabPort::Unconnected { .. } => PortCounters::default(),
     };
     let refused = PortIo::<UmemStore>::refused(port.io()) + port.tx_ring_full();
     let sent = port.sent() + port.tx_ring_full();
@@ -220,10 +218,12 @@ fn books(port: &FreePort<LabPort>) -> EndBooks {
     EndBooks {
         // A delayed frame was sent by the node and has not reached the ring.
         sent: away.map_or(sent, |away| away.sent),
-        abandoned,
+        rx_abandoned: counters.rx_abandoned,
+        rx_kernel_lost: counters.xsk_rx_dropped + counters.xsk_rx_ring_full,
+        tx_abandoned: counters.tx_abandoned + delayed,
         towards: port.towards().counters(),
         away,
-        refused: refused + kernel,
+        refused: refused + counters.tx_kernel_dropped,
     }
 }
 

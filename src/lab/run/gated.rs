@@ -143,9 +143,10 @@ impl Crew {
         let mut served = Served { reached, windows: self.worker.windows(), ..Served::default() };
         let (mut store, stations) = self.worker.into_parts();
         let series = self.series.into_iter();
-        for (((number, id, planned), (mut station, ports)), series) in
+        for (((number, id, planned), (mut station, ports)), mut series) in
             self.nodes.into_iter().zip(stations).zip(series)
         {
+            series.finish(reached, station.node());
             station.drain(&mut store);
             for (planned, mut port) in planned.iter().zip(ports) {
                 if let Attachment::Link(link, _) = planned.attachment {

@@ -109,6 +109,10 @@ impl LabHandle {
             let visit = Visit::Link { station: place.station, port: end.port, change };
             changed |= self.visits[place.worker].send(visit).is_ok();
         }
+        // Visits are let in one after another: once this is answered, the change is in force.
+        for end in &topology.links[link].ends {
+            let _ = self.ask(end.node, |_, _| ());
+        }
         changed
     }
 

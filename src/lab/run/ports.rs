@@ -56,7 +56,7 @@ fn port_config(
         Some(name) => NetNs::Named(name.clone()),
     };
     let mut config = PortConfig::new(netns, &interface.name);
-    config.rings = RingSizes::of(topology.lab.ring_entries);
+    config.rings = RingSizes::of(topology.ring_entries());
     config.busy_poll = topology.lab.busy_poll.then_some(BUSY_POLL);
     if let Some(external) = external {
         config.queues.clone_from(&external.queues);

@@ -28,6 +28,7 @@ pub use value::{Ppb, PpbError};
 use crate::cli::Failure;
 use crate::host::{HostConfig, StreamConfig};
 use crate::lab::expect::Expectation;
+use crate::lab::memory;
 use crate::node::PortId;
 use crate::switch::SwitchConfig;
 use crate::time::{Duration, Time};
@@ -254,8 +255,9 @@ pub struct Run {
 pub struct LabOptions {
     /// Bytes of one UMEM chunk: 2,048 or 4,096.
     pub chunk_bytes: u32,
-    /// Descriptors of each RX and TX ring; fill and completion rings have twice as many.
-    pub ring_entries: u32,
+    /// Descriptors of each RX and TX ring; fill and completion rings have twice as many. None takes
+    /// what the clock needs: see [`Topology::ring_entries`].
+    pub ring_entries: Option<u32>,
     /// Queues of each switch port's interface.
     pub queues: u32,
     /// Worker threads; None places nodes by the cores there are.
@@ -273,7 +275,7 @@ impl Default for LabOptions {
     fn default() -> Self {
         Self {
             chunk_bytes: 4_096,
-            ring_entries: 2_048,
+            ring_entries: None,
             queues: 1,
             workers: None,
             busy_poll: false,
@@ -355,6 +357,33 @@ impl Topology {
         self.links
             .iter()
             .position(|link| link.name == name || link.ends.iter().any(|end| end.name == name))
+    }
+
+    /// True when tailwater runs the node.
+    pub fn is_run_here(&self, node: NodeId) -> bool {
+        match node {
+            NodeId::Switch(_) => true,
+            NodeId::Host(index) => self.hosts[index].kind == HostKind::Agent,
+        }
+    }
+
+    /// Queues of the pair of interfaces that a link is: a native XDP program needs as many RX queues
+    /// as the peer has TX queues.
+    pub fn link_queues(&self, link: usize) -> u32 {
+        let queues = |end: &LinkEnd| match end.node {
+            NodeId::Switch(_) => self.lab.queues,
+            NodeId::Host(host) => self.hosts[host].queues,
+        };
+        self.links[link].ends.iter().map(queues).max().unwrap_or(1)
+    }
+
+    /// Descriptors of each RX and TX ring. The gated clock lets few frames of a link be in the kernel
+    /// at once, so that rings for those do; the free one has to take bursts.
+    pub fn ring_entries(&self) -> u32 {
+        self.lab.ring_entries.unwrap_or_else(|| match self.run.clock {
+            Clock::Gated => memory::gated_ring_entries(self),
+            Clock::Free => 2_048,
+        })
     }
 
     /// The shortest delay of a link, by which gated time may run ahead. None without links.

@@ -832,7 +832,7 @@ impl<'a> Resolver<'a> {
                 let message = "a ring has a power of two of entries, 64 to 32768";
                 self.issues.push(Issue::new(ring.span(), message));
             }
-            options.ring_entries = entries;
+            options.ring_entries = Some(entries);
         }
         if let Some(queues) = &table.queues {
             if !(1..=64).contains(queues.get_ref()) {
