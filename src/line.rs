@@ -4,6 +4,8 @@
 //! preamble and start delimiter (8), FCS (4) and the gap (12) of IEEE 802.3 clause 4.4.2, and the
 //! fraction of a picosecond that a frame's time leaves over is carried to the next.
 
+use std::hint::cold_path;
+
 use crate::time::{Duration, Time};
 use crate::units::Rate;
 
@@ -84,24 +86,37 @@ impl Line {
     /// A driver that comes late may catch up by one frame: the start is taken back at most by this
     /// frame's own wire time, so that two frames leave back to back, and the rest of the lost time
     /// expires.
+    #[inline]
     pub fn occupy(&mut self, now: Time, ready_at: Time, len_bytes: u32) -> (Time, Time) {
         debug_assert!(self.busy_until <= now, "the wire is busy until {}", self.busy_until);
         let took = match self.ps_per_byte {
             Some(ps) => Duration::from_ps(self.wire_bytes(len_bytes) * ps),
-            None => self.take_inexact(len_bytes),
+            None => {
+                cold_path();
+                self.take_inexact(len_bytes)
+            }
         };
-        let ideal = self.busy_until.max(ready_at).min(now);
-        let earliest = now.before(took);
-        let starts = if ideal >= earliest {
-            ideal
+        let ideal = self.busy_until.max(ready_at);
+        let starts = if ideal >= now {
+            now
         } else {
-            self.credit_expired += earliest.since(ideal);
-            earliest
+            cold_path();
+            self.start_late(now, ideal, took)
         };
         self.busy_until = starts + took;
         (starts, self.busy_until)
     }
 
+    /// The start of a frame that could have left at `ideal`, before `now`.
+    fn start_late(&mut self, now: Time, ideal: Time, took: Duration) -> Time {
+        let earliest = now.before(took);
+        if ideal < earliest {
+            self.credit_expired += earliest.since(ideal);
+        }
+        ideal.max(earliest)
+    }
+
+    #[cold]
     fn take_inexact(&mut self, len_bytes: u32) -> Duration {
         let bits = u128::from(self.wire_bytes(len_bytes)) * 8;
         let work = bits * u128::from(PS_PER_SECOND) + u128::from(self.remainder);

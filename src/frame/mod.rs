@@ -9,6 +9,9 @@ pub(crate) mod conformance;
 pub mod payload;
 pub mod slab;
 
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+
 pub use payload::Payload;
 pub use slab::SlabStore;
 
@@ -48,6 +51,47 @@ impl Frame {
         let head = self.head;
         std::mem::forget(self);
         head
+    }
+}
+
+/// A frame at rest in a table, or on its way through code that may panic, without the assertion of
+/// [`Frame`]'s drop: whoever parks a frame accounts for it.
+#[derive(Debug)]
+pub(crate) struct ParkedFrame(ManuallyDrop<Frame>);
+
+impl ParkedFrame {
+    /// Parks a frame.
+    #[inline]
+    pub(crate) const fn new(frame: Frame) -> Self {
+        Self(ManuallyDrop::new(frame))
+    }
+
+    /// The frame again.
+    #[inline]
+    pub(crate) fn into_frame(self) -> Frame {
+        ManuallyDrop::into_inner(self.0)
+    }
+
+    /// The frame, out of a place of a table that is free from now on.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Self {
+        let (head, len) = (self.0.head, self.0.len);
+        Self::new(Frame::new(head, len))
+    }
+}
+
+impl Deref for ParkedFrame {
+    type Target = Frame;
+    #[inline]
+    fn deref(&self) -> &Frame {
+        &self.0
+    }
+}
+
+impl DerefMut for ParkedFrame {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Frame {
+        &mut self.0
     }
 }
 

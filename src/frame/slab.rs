@@ -11,7 +11,6 @@ const NO_CHUNK: u32 = u32::MAX;
 pub const SLAB_CHUNK_BYTES: usize = 512;
 
 const HEADROOM: usize = HEADROOM_BYTES_MIN as usize;
-const HEADROOM_START: u16 = 128;
 
 /// From one chunk to the next: the headroom lies before each, used on a chain's first alone.
 const STRIDE: usize = HEADROOM + SLAB_CHUNK_BYTES;
@@ -20,12 +19,12 @@ const STRIDE: usize = HEADROOM + SLAB_CHUNK_BYTES;
 /// after as much has been pulled as can be.
 const REAL_BYTES_MIN: usize = HEAD_BYTES_MIN + HEADROOM;
 
-const _: () = assert!(SLAB_CHUNK_BYTES >= REAL_BYTES_MIN && HEADROOM == HEADROOM_START as usize);
+const _: () = assert!(SLAB_CHUNK_BYTES >= REAL_BYTES_MIN);
 
 #[derive(Clone, Copy, Debug)]
 struct Chunk {
-    /// Where they begin, from the chunk's place in the vector.
-    start: u16,
+    /// Where they begin in the store's vector.
+    start: usize,
     /// Real bytes in this chunk.
     len: u16,
     /// Handed out, or on the free list: what the ownership assertion reads.
@@ -69,7 +68,7 @@ impl SlabStore {
         let wanted = have.max(64).min(self.chunks_max.saturating_sub(have));
         for index in have..have + wanted {
             self.chunks.push(Chunk {
-                start: HEADROOM_START,
+                start: start_of(index),
                 len: 0,
                 used: false,
                 next: self.free,
@@ -89,7 +88,7 @@ impl SlabStore {
         let chunk = &mut self.chunks[index as usize];
         self.free = chunk.next;
         debug_assert!(!chunk.used, "chunk {index} was handed out twice");
-        *chunk = Chunk { start: HEADROOM_START, len, used: true, next: NO_CHUNK, payload: None };
+        *chunk = Chunk { start: start_of(index), len, used: true, next: NO_CHUNK, payload: None };
         Some(index)
     }
 
@@ -108,8 +107,7 @@ impl SlabStore {
     /// Where a chunk's real bytes lie in the vector.
     fn place(&self, index: u32) -> std::ops::Range<usize> {
         let chunk = &self.chunks[index as usize];
-        let at = index as usize * STRIDE + usize::from(chunk.start);
-        at..at + usize::from(chunk.len)
+        chunk.start..chunk.start + usize::from(chunk.len)
     }
 
     fn chunk_bytes(&self, index: u32) -> &[u8] {
@@ -127,7 +125,8 @@ impl SlabStore {
         let place = self.place(index);
         let copy = self.take_chunk(from.len)?;
         let chunk = &mut self.chunks[copy as usize];
-        (chunk.start, chunk.payload) = (from.start, from.payload);
+        chunk.start = start_of(copy) + from.start - start_of(index);
+        chunk.payload = from.payload;
         let to = self.place(copy).start;
         self.bytes.copy_within(place, to);
         Some(copy)
@@ -144,6 +143,11 @@ impl SlabStore {
     fn payload_of(&self, frame: &Frame) -> Option<Payload> {
         self.chunks[frame.head() as usize].payload
     }
+}
+
+/// Where the bytes of a new frame begin in the store's vector.
+const fn start_of(index: u32) -> usize {
+    index as usize * STRIDE + HEADROOM
 }
 
 fn chunk_len(bytes: usize) -> u16 {
@@ -240,17 +244,19 @@ impl FrameStore for SlabStore {
         let chunk = &mut self.chunks[frame.head() as usize];
         let taken = u16::try_from(bytes).unwrap_or(u16::MAX);
         assert!(taken <= chunk.len, "pull of {bytes} bytes from a head of {}", chunk.len);
-        chunk.start += taken;
+        chunk.start += usize::from(taken);
         chunk.len -= taken;
         frame.set_len_bytes(frame.len_bytes() - bytes);
     }
 
     fn push_head(&mut self, frame: &mut Frame, bytes: u32) -> bool {
         let chunk = &mut self.chunks[frame.head() as usize];
-        let Some(taken) = u16::try_from(bytes).ok().filter(|taken| *taken <= chunk.start) else {
+        let room = HEADROOM + chunk.start - start_of(frame.head());
+        let Some(taken) = u16::try_from(bytes).ok().filter(|taken| usize::from(*taken) <= room)
+        else {
             return false;
         };
-        chunk.start -= taken;
+        chunk.start -= usize::from(taken);
         chunk.len += taken;
         frame.set_len_bytes(frame.len_bytes() + bytes);
         true

@@ -11,28 +11,32 @@ pub(super) const CELL_BYTES_MAX: u32 = 1 << 16;
 #[derive(Clone, Debug)]
 pub(super) struct Buffer {
     cell_bytes: u32,
+    /// What rounds up: the bytes of a cell but one.
+    round_up_bytes: u64,
     cells_per_byte: u64,
     cells: u32,
-    used: u32,
-    used_max: u32,
+    free: u32,
+    free_min: u32,
 }
 
 impl Buffer {
     /// A memory of `buffer_bytes` in cells of `cell_bytes`, both checked before.
     pub(super) fn new(buffer_bytes: u64, cell_bytes: u32) -> Self {
+        let cells = u32::try_from(buffer_bytes / u64::from(cell_bytes)).unwrap_or(u32::MAX);
         Self {
             cell_bytes,
+            round_up_bytes: u64::from(cell_bytes - 1),
             cells_per_byte: (1_u64 << SCALE_BITS).div_ceil(u64::from(cell_bytes)),
-            cells: u32::try_from(buffer_bytes / u64::from(cell_bytes)).unwrap_or(u32::MAX),
-            used: 0,
-            used_max: 0,
+            cells,
+            free: cells,
+            free_min: cells,
         }
     }
 
     /// Cells that a frame takes: at least one.
     #[inline]
     pub(super) const fn cells_of(&self, len_bytes: u32) -> u32 {
-        let rounded = len_bytes as u64 + self.cell_bytes as u64 - 1;
+        let rounded = len_bytes as u64 + self.round_up_bytes;
         // The quotient of two 32-bit numbers.
         #[allow(
             clippy::cast_possible_truncation,
@@ -44,18 +48,20 @@ impl Buffer {
 
     #[inline]
     pub(super) const fn fits(&self, cells: u32) -> bool {
-        cells <= self.cells - self.used
+        cells <= self.free
     }
 
     #[inline]
-    pub(super) fn take(&mut self, cells: u32) {
-        self.used += cells;
-        self.used_max = self.used_max.max(self.used);
+    pub(super) const fn take(&mut self, cells: u32) {
+        self.free -= cells;
+        if self.free < self.free_min {
+            self.free_min = self.free;
+        }
     }
 
     #[inline]
     pub(super) const fn give(&mut self, cells: u32) {
-        self.used -= cells;
+        self.free += cells;
     }
 
     /// All cells: also the most frames that can be queued.
@@ -65,12 +71,12 @@ impl Buffer {
 
     /// Memory in use, in bytes of whole cells.
     pub(super) const fn bytes(&self) -> u64 {
-        self.used as u64 * self.cell_bytes as u64
+        (self.cells - self.free) as u64 * self.cell_bytes as u64
     }
 
     /// The most memory that was ever in use.
     pub(super) const fn bytes_max(&self) -> u64 {
-        self.used_max as u64 * self.cell_bytes as u64
+        (self.cells - self.free_min) as u64 * self.cell_bytes as u64
     }
 }
 

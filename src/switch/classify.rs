@@ -19,84 +19,110 @@ const TPID_STACKED: u16 = 0x9100;
 const ETHER_TYPE_IPV4: u16 = 0x0800;
 const ETHER_TYPE_IPV6: u16 = 0x86dd;
 
-/// The Ethernet header of a frame.
+/// The addresses of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Headers {
+pub(super) struct Addresses {
     /// Destination address in the low 48 bits.
     pub(super) destination: u64,
     /// Source address in the low 48 bits.
     pub(super) source: u64,
-    /// Tag control information of the outer tag: PCP (3 bits), DEI (1), VLAN (12).
-    pub(super) tag: Option<u16>,
+}
+
+/// The VLAN tags of a frame: their number in the upper half, in the lower the tag control
+/// information of the outer one: PCP (3 bits), DEI (1), VLAN (12).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tags(u32);
+
+impl Tags {
+    pub(super) const NONE: Self = Self(0);
+
+    pub(super) const fn new(outer: u16, count: u32) -> Self {
+        Self(count << 16 | outer as u32)
+    }
+
+    #[inline]
+    pub(super) const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Tag control information of the outer tag.
+    #[inline]
+    pub(super) const fn outer(self) -> Option<u16> {
+        let [_, _, high, low] = self.0.to_be_bytes();
+        if self.is_none() { None } else { Some(u16::from_be_bytes([high, low])) }
+    }
+
     /// The number of tags.
-    pub(super) tags: u32,
-    /// The type behind the last tag.
-    pub(super) ether_type: u16,
+    #[inline]
+    pub(super) const fn count(self) -> u32 {
+        self.0 >> 16
+    }
+
+    /// Bytes of all tags.
+    #[inline]
+    pub(super) const fn bytes(self) -> u32 {
+        self.count() * TAG_BYTES
+    }
 }
 
 const fn is_tag(ether_type: u16) -> bool {
     matches!(ether_type, TPID_CUSTOMER | TPID_SERVICE | TPID_STACKED)
 }
 
-/// Reads the header of a frame.
+/// Reads the addresses of a frame.
 ///
 /// # Errors
-/// [`DropReason::Runt`] below 14 bytes; [`DropReason::Malformed`] when the tags do not end within
-/// the frame or are more than four.
+/// [`DropReason::Runt`] below 14 bytes.
 #[inline(always)]
-pub(super) fn parse(head: &[u8]) -> Result<Headers, DropReason> {
+pub(super) fn parse(head: &[u8]) -> Result<Addresses, DropReason> {
     // Overlapping reads of eight bytes: the addresses with two bytes of what follows each.
     let (Some(from_0), Some(from_6)) =
         (head.first_chunk::<8>(), head.get(6..14).and_then(|bytes| bytes.first_chunk::<8>()))
     else {
         return Err(DropReason::Runt);
     };
-    let source_and_type = u64::from_be_bytes(*from_6);
-    // The lower 16 of the bits.
-    #[allow(clippy::cast_possible_truncation, reason = "the type is in the lower 16 bits")]
-    let ether_type = source_and_type as u16;
-    let mut headers = Headers {
+    Ok(Addresses {
         destination: u64::from_be_bytes(*from_0) >> 16,
-        source: source_and_type >> 16,
-        tag: None,
-        tags: 0,
-        ether_type,
-    };
-    if is_tag(ether_type) {
-        (headers.tag, headers.tags, headers.ether_type) = parse_tags(head)?;
-    }
-    Ok(headers)
+        source: u64::from_be_bytes(*from_6) >> 16,
+    })
 }
 
-/// The outer tag of a tagged frame, the number of tags, and the type behind them.
-#[inline(never)]
-fn parse_tags(head: &[u8]) -> Result<(Option<u16>, u32, u16), DropReason> {
+/// Whether the frame has VLAN tags; false where it ends before.
+#[inline]
+pub(super) fn is_tagged(head: &[u8]) -> bool {
+    match head.get(12..14) {
+        // IPv4 and ARP are below 0x8000, the tags are not.
+        Some(&[high, _]) if high & 0x80 == 0 => false,
+        Some(&[high, low]) => is_tag(u16::from_be_bytes([high, low])),
+        _ => false,
+    }
+}
+
+/// Reads the tags of a tagged frame.
+///
+/// # Errors
+/// [`DropReason::Malformed`] when the tags do not end within the frame or are more than four.
+pub(super) fn parse_tags(head: &[u8]) -> Result<Tags, DropReason> {
     let mut rest = head.get(14..).ok_or(DropReason::Malformed)?;
     let mut outer = None;
     let mut tags = 0;
     loop {
         let ([c0, c1, t0, t1], behind) =
             rest.split_first_chunk::<4>().ok_or(DropReason::Malformed)?;
-        let tag = u16::from_be_bytes([*c0, *c1]);
-        outer = outer.or(Some(tag));
+        let outer = *outer.get_or_insert_with(|| u16::from_be_bytes([*c0, *c1]));
         tags += 1;
         if tags > TAGS_MAX {
             return Err(DropReason::Malformed);
         }
         let ether_type = u16::from_be_bytes([*t0, *t1]);
         if !is_tag(ether_type) {
-            return Ok((outer, tags, ether_type));
+            return Ok(Tags::new(outer, tags));
         }
         rest = behind;
     }
 }
 
-impl Headers {
-    /// Bytes before the layer-3 packet.
-    pub(super) const fn bytes(&self) -> u32 {
-        ETHERNET_BYTES + TAG_BYTES * self.tags
-    }
-
+impl Addresses {
     /// Whether the destination is a group address.
     pub(super) const fn is_to_group(&self) -> bool {
         self.destination >> 40 & 1 == 1
@@ -110,6 +136,22 @@ impl Headers {
     /// Whether the destination is one of 01:80:C2:00:00:00 to 0F.
     pub(super) const fn is_to_link_local(&self) -> bool {
         self.destination >> 4 == 0x0180_c200_0000 >> 4
+    }
+}
+
+/// A frame's priority and, in the lower half, the queue of that priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Class(u16);
+
+impl Class {
+    #[inline]
+    pub(super) const fn priority(self) -> u8 {
+        self.0.to_be_bytes()[0]
+    }
+
+    #[inline]
+    pub(super) const fn queue(self) -> u8 {
+        self.0.to_be_bytes()[1]
     }
 }
 
@@ -130,29 +172,33 @@ impl Classifier {
         }
     }
 
-    /// The priority of a frame that came by a port with this trust and default.
-    #[inline]
-    pub(super) fn priority(&self, trust: Trust, default: u8, headers: &Headers, head: &[u8]) -> u8 {
-        match (trust, headers.tag) {
+    /// The class of a frame that came by a port with this trust and default priority.
+    pub(super) fn classify(&self, trust: Trust, default: u8, tags: Tags, head: &[u8]) -> Class {
+        self.class(self.priority(trust, default, tags, head))
+    }
+
+    fn priority(&self, trust: Trust, default: u8, tags: Tags, head: &[u8]) -> u8 {
+        match (trust, tags.outer()) {
             (Trust::Pcp, Some(tag)) => self.pcp_to_priority[usize::from(tag >> 13)],
             (Trust::Dscp, _) => {
-                dscp(headers, head).map_or(default, |dscp| self.dscp_to_priority[usize::from(dscp)])
+                dscp(tags, head).map_or(default, |dscp| self.dscp_to_priority[usize::from(dscp)])
             }
             _ => default,
         }
     }
 
-    /// The queue of a priority.
-    #[inline]
-    pub(super) fn queue(&self, priority: u8) -> u8 {
-        self.priority_to_queue[usize::from(priority & 7)] & 7
+    /// A priority with its queue.
+    pub(super) fn class(&self, priority: u8) -> Class {
+        let queue = self.priority_to_queue[usize::from(priority & 7)] & 7;
+        Class(u16::from_be_bytes([priority, queue]))
     }
 }
 
 /// The differentiated services code point (RFC 2474) of an IP packet.
-fn dscp(headers: &Headers, head: &[u8]) -> Option<u8> {
-    let [first, second] = *head.get(headers.bytes() as usize..)?.first_chunk::<2>()?;
-    match headers.ether_type {
+fn dscp(tags: Tags, head: &[u8]) -> Option<u8> {
+    let type_at = (ETHERNET_BYTES + tags.bytes()) as usize - 2;
+    let [t0, t1, first, second] = *head.get(type_at..)?.first_chunk::<4>()?;
+    match u16::from_be_bytes([t0, t1]) {
         ETHER_TYPE_IPV4 => Some(second >> 2),
         // Traffic class spans the low half of the first octet and the high half of the second.
         ETHER_TYPE_IPV6 => Some((first & 0x0f) << 2 | second >> 6),
@@ -172,31 +218,34 @@ mod tests {
         bytes
     }
 
+    fn read_tags(bytes: &[u8]) -> Result<Tags, DropReason> {
+        if is_tagged(bytes) { parse_tags(bytes) } else { Ok(Tags::NONE) }
+    }
+
     #[test]
     fn literal_frames_read_as_written() {
         let headers = parse(&frame(&[0x08, 0x00, 0x45, 0xb8])).expect("untagged IPv4");
         assert_eq!(headers.destination, 0x0200_0000_0001);
         assert_eq!(headers.source, 0x0200_0000_0002);
-        assert_eq!((headers.tag, headers.tags, headers.ether_type), (None, 0, 0x0800));
+        assert!(!is_tagged(&frame(&[0x08, 0x00, 0x45, 0xb8])));
 
         let stacked = frame(&[0x88, 0xa8, 0xa0, 0x64, 0x81, 0x00, 0x00, 0x07, 0x86, 0xdd]);
-        let headers = parse(&stacked).expect("two tags");
-        assert_eq!((headers.tag, headers.tags, headers.ether_type), (Some(0xa064), 2, 0x86dd));
-        assert_eq!(headers.bytes(), 22);
+        let tags = read_tags(&stacked).expect("two tags");
+        assert_eq!((tags.outer(), tags.count(), tags.bytes()), (Some(0xa064), 2, 8));
     }
 
     #[test]
     fn tags_that_do_not_end_are_malformed() {
         assert_eq!(parse(&MACS), Err(DropReason::Runt));
-        assert_eq!(parse(&frame(&[0x81, 0x00])), Err(DropReason::Malformed));
-        assert_eq!(parse(&frame(&[0x81, 0x00, 0, 1, 8])), Err(DropReason::Malformed));
+        assert_eq!(read_tags(&frame(&[0x81, 0x00])), Err(DropReason::Malformed));
+        assert_eq!(read_tags(&frame(&[0x81, 0x00, 0, 1, 8])), Err(DropReason::Malformed));
         let four: Vec<u8> = [0x81, 0x00, 0x00, 0x01].repeat(4);
         let mut bytes = frame(&four);
         bytes.extend_from_slice(&[0x08, 0x00]);
-        assert_eq!(parse(&bytes).map(|h| h.tags), Ok(4));
+        assert_eq!(read_tags(&bytes).map(Tags::count), Ok(4));
         let mut bytes = frame(&[0x81, 0x00, 0x00, 0x01].repeat(5));
         bytes.extend_from_slice(&[0x08, 0x00]);
-        assert_eq!(parse(&bytes), Err(DropReason::Malformed));
+        assert_eq!(read_tags(&bytes), Err(DropReason::Malformed));
     }
 
     #[test]
@@ -207,7 +256,7 @@ mod tests {
         let classifier = Classifier::new(&config);
         let read = |trust, rest: &[u8]| {
             let bytes = frame(rest);
-            classifier.priority(trust, 1, &parse(&bytes).expect("a frame"), &bytes)
+            classifier.priority(trust, 1, read_tags(&bytes).expect("a frame"), &bytes)
         };
         // DSCP 46 with ECN bits set; PCP 5.
         let v4 = [0x81, 0x00, 0xa0, 0x01, 0x08, 0x00, 0x45, 46 << 2 | 3];

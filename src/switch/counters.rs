@@ -8,10 +8,10 @@ use crate::ledger::{DropReason, Drops};
 pub struct PortCounters {
     /// Frames that arrived.
     pub rx_frames: u64,
-    /// Bytes that arrived.
-    pub rx_bytes: u64,
     /// Frames handed to the wire.
     pub tx_frames: u64,
+    /// Bytes that arrived.
+    pub rx_bytes: u64,
     /// Bytes handed to the wire.
     pub tx_bytes: u64,
     /// Frames dropped. A frame that reached no egress port counts at the port it came by; one that
@@ -38,7 +38,9 @@ impl PortCounters {
     #[inline]
     pub(super) fn queued(&mut self, queue: u8, bytes: u64) {
         let max = &mut self.queue_bytes_max[usize::from(queue) & (QUEUES - 1)];
-        *max = bytes.max(*max);
+        if bytes > *max {
+            *max = bytes;
+        }
     }
 
     #[cold]

@@ -8,6 +8,8 @@
 //! A silent station is forgotten when a look-up finds it too old. A sweep, a few slots at a time
 //! and only while stations are learned, gives its slot back.
 
+use std::hint::cold_path;
+
 use crate::node::PortId;
 use crate::time::{Duration, Time};
 
@@ -57,7 +59,8 @@ pub(super) struct MacTable {
     entries: usize,
     /// Entries that are not static.
     learned: usize,
-    ageing_ticks: u64,
+    /// The ageing time, at the place of an expiry in a value.
+    ageing: u64,
     sweep_at: usize,
     sweep_due: Time,
     sweep_gap: Duration,
@@ -73,10 +76,6 @@ pub(super) const fn key_of(vlan: u16, mac: u64) -> u64 {
     (vlan as u64) << 48 | mac
 }
 
-const fn tick_of(now: Time) -> u64 {
-    now.as_ps() >> TICK_BITS
-}
-
 impl MacTable {
     pub(super) fn new(entries_max: u32, ageing: Duration) -> Self {
         let entries_max = entries_max as usize;
@@ -89,8 +88,8 @@ impl MacTable {
             entries_max,
             entries: 0,
             learned: 0,
-            // Rounded up; a sum with any tick stays within 64 bits.
-            ageing_ticks: ageing.as_ps().div_ceil(1 << TICK_BITS),
+            // Rounded up to a tick.
+            ageing: ageing.as_ps().checked_next_multiple_of(1 << TICK_BITS).unwrap_or(!PLACE_MASK),
             sweep_at: 0,
             sweep_due: Time::NEVER,
             sweep_gap: (pass_gap / steps).max(Duration::from_ps(1)),
@@ -109,7 +108,7 @@ impl MacTable {
         self.counters
     }
 
-    #[inline]
+    #[inline(always)]
     fn home(&self, key: u64) -> usize {
         // Fibonacci hashing; the fold lets the maker's half of an address reach every bit.
         let hash = (key ^ key >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.hash_shift;
@@ -126,18 +125,25 @@ impl MacTable {
 
     /// The value of a station seen at `now`.
     #[inline]
-    fn fresh(&self, now: Time, place: u64) -> u64 {
-        let expiry = (tick_of(now) + self.ageing_ticks).min(NEVER_TICK - 1);
-        expiry << TICK_BITS | place
+    const fn fresh(&self, now: Time, place: u64) -> u64 {
+        match (now.as_ps() & !PLACE_MASK).checked_add(self.ageing) {
+            Some(expiry) => expiry | place,
+            None => (NEVER_TICK - 1) << TICK_BITS | place,
+        }
     }
 
     /// The port of a station that is known and has not been silent for too long.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, now: Time, key: u64) -> Option<PortId> {
         let home = self.home(key);
-        let [found, value] = self.slots[home];
-        let value = if found == key { value } else { self.find_behind(home, key) };
-        if expired(value, tick_of(now)) { None } else { Some(port_of(value)) }
+        let value = match self.slots.get(home) {
+            Some([found, value]) if *found == key => *value,
+            _ => {
+                cold_path();
+                self.find_behind(home, key)
+            }
+        };
+        if expired(value, now) { None } else { Some(port_of(value)) }
     }
 
     /// The value of a station that is not at home; 0, which has expired, when there is none.
@@ -158,23 +164,23 @@ impl MacTable {
     }
 
     /// A frame of the station has come by `port`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn learn(&mut self, now: Time, key: u64, port: PortId) {
         let home = self.home(key);
         let place = u64::from(port.0);
         let fresh = self.fresh(now, place);
-        let [found, value] = &mut self.slots[home];
-        if *found == key && *value & PLACE_MASK == place {
-            *value = fresh;
-        } else {
-            self.learn_slowly(now, key, place, home);
+        match self.slots.get_mut(home) {
+            Some([found, value]) if *found == key && *value & PLACE_MASK == place => *value = fresh,
+            _ => {
+                cold_path();
+                self.learn_slowly(now, key, place, home);
+            }
         }
     }
 
     /// The station is not at home, or not there behind this port.
     #[inline(never)]
     fn learn_slowly(&mut self, now: Time, key: u64, place: u64, home: usize) {
-        let tick = tick_of(now);
         let fresh = self.fresh(now, place);
         let mut at = home;
         let mut reusable = None;
@@ -182,7 +188,7 @@ impl MacTable {
             let [found, value] = self.slots[at];
             if found == key {
                 if value & STATIC == 0 {
-                    if value & PLACE_MASK != place && !expired(value, tick) {
+                    if value & PLACE_MASK != place && !expired(value, now) {
                         self.counters.moved += 1;
                     }
                     self.slots[at][1] = fresh;
@@ -195,7 +201,7 @@ impl MacTable {
                 }
                 break;
             }
-            if reusable.is_none() && expired(value, tick) {
+            if reusable.is_none() && expired(value, now) {
                 reusable = Some(at);
             }
             at = self.after(at);
@@ -283,11 +289,10 @@ impl MacTable {
         if now < self.sweep_due {
             return;
         }
-        let tick = tick_of(now);
         let end = (self.sweep_at + SWEEP_SLOTS).min(self.slots.len());
         while self.sweep_at < end {
             let [key, value] = self.slots[self.sweep_at];
-            if key != 0 && expired(value, tick) {
+            if key != 0 && expired(value, now) {
                 self.remove(self.sweep_at);
                 self.counters.aged += 1;
                 continue;
@@ -317,15 +322,15 @@ const fn time_of(tick: u64) -> Time {
 }
 
 #[inline]
-const fn expired(value: u64, tick: u64) -> bool {
-    value >> TICK_BITS <= tick
+const fn expired(value: u64, now: Time) -> bool {
+    value <= now.as_ps() | PLACE_MASK
 }
 
+#[inline]
 const fn port_of(value: u64) -> PortId {
-    // Bit 15 says static; a port has 8 bits.
-    #[allow(clippy::cast_possible_truncation, reason = "masked to 15 bits")]
-    let port = (value & (STATIC - 1)) as u16;
-    PortId(port)
+    // A port has 8 bits.
+    let [port, ..] = value.to_le_bytes();
+    PortId(port as u16)
 }
 
 #[cfg(test)]

@@ -7,17 +7,17 @@
 
 use super::buffer::Buffer;
 use super::check::SwitchConfigError;
-use super::classify::{self, Classifier};
-use super::config::{PortConfig, QUEUES, SwitchConfig, Trust};
+use super::classify::{self, Addresses, Class, Classifier, Tags};
+use super::config::{PortConfig, QUEUES, SwitchConfig};
 use super::counters::PortCounters;
 use super::mac_table::{MacTable, MacTableCounters, key_of};
-use super::port::Port;
+use super::port::{Port, STOPPED};
 use super::port_set::PortSet;
 use super::queue::{Meta, Pool};
 use super::ready::Ready;
 use super::schedule;
 use super::vlan::{TagChange, Vlans, vlan_of};
-use crate::frame::{Frame, FrameStore};
+use crate::frame::{Frame, FrameStore, ParkedFrame};
 use crate::ledger::{DropReason, Ledger};
 use crate::node::{Node, PortId, Transmission};
 use crate::time::{Duration, Time};
@@ -30,12 +30,9 @@ pub struct Switch {
     vlans: Vlans,
     macs: MacTable,
     classifier: Classifier,
-    buffer: Buffer,
-    pool: Pool,
-    ready: Ready,
+    egress: Egress,
     /// Ports whose link is up.
     up: PortSet,
-    queued: u64,
     replicated: u64,
 }
 
@@ -45,20 +42,80 @@ struct Arrival {
     now: Time,
     ingress: PortId,
     vlan: u16,
-    /// The outer tag that it came with.
-    tag: Option<u16>,
-    tags: u32,
-    priority: u8,
-    queue: u8,
-    /// The port of the destination; None floods.
-    egress: Option<PortId>,
+    /// The tags that it came with.
+    tags: Tags,
+    class: Class,
+    addresses: Addresses,
 }
 
-/// What the egress stages need for a frame that they let in.
+/// What all ports share on the egress side.
+#[derive(Debug)]
+struct Egress {
+    buffer: Buffer,
+    pool: Pool,
+    ready: Ready,
+    queued: u64,
+}
+
+/// What a frame is going to take of the egress side.
 #[derive(Clone, Copy, Debug)]
 struct Admission {
-    tag: TagChange,
+    /// Its length with the tag it leaves with.
+    len_bytes: u32,
     cells: u32,
+}
+
+impl Egress {
+    #[inline(always)]
+    fn admission(&self, len_bytes: u32, tag: TagChange) -> Admission {
+        let len_bytes = tag.len_after(len_bytes);
+        Admission { len_bytes, cells: self.buffer.cells_of(len_bytes) }
+    }
+
+    /// Whether there is room for a frame of `len_bytes` bytes that is going to take `cells` cells.
+    #[inline(always)]
+    fn admit(
+        &self,
+        port: &mut Port,
+        arrival: &Arrival,
+        len_bytes: u32,
+        admission: Admission,
+    ) -> Result<(), DropReason> {
+        if !port.up_and_carries(len_bytes - arrival.tags.bytes()) {
+            return Err(if port.up { DropReason::EgressMtu } else { DropReason::LinkDown });
+        }
+        if !port.queue(arrival.class.queue()).fits(admission.len_bytes) {
+            return Err(DropReason::QueueLimit);
+        }
+        if !self.buffer.fits(admission.cells) {
+            return Err(DropReason::BufferFull);
+        }
+        Ok(())
+    }
+
+    /// Puts an admitted frame, with the tag it leaves with, into its queue.
+    #[inline(always)]
+    fn enqueue(
+        &mut self,
+        port: &mut Port,
+        egress: PortId,
+        arrival: &Arrival,
+        cells: u32,
+        frame: ParkedFrame,
+    ) {
+        let class = arrival.class;
+        self.buffer.take(cells);
+        self.queued += 1;
+        let bytes = port.queue(class.queue()).bytes() + u64::from(frame.len_bytes());
+        port.counters.queued(class.queue(), bytes);
+        let queue = port.queue(class.queue());
+        if self.pool.push(queue, frame, Meta { enqueued_at: arrival.now, cells }) {
+            if port.backlog == 0 {
+                self.ready.arm(arrival.now, egress, port.line.busy_until());
+            }
+            port.backlog |= 1 << class.queue();
+        }
+    }
 }
 
 impl Switch {
@@ -81,18 +138,17 @@ impl Switch {
         let buffer = Buffer::new(config.buffer_bytes, config.cell_bytes);
         let classifier = Classifier::new(&config);
         let port = |port: &PortConfig| {
-            Port::new(port, classifier.queue(port.default_priority), config.overhead_bytes)
+            Port::new(port, classifier.class(port.default_priority), config.overhead_bytes)
         };
+        let egress =
+            Egress { pool: Pool::new(buffer.cells()), buffer, ready: Ready::new(), queued: 0 };
         Ok(Self {
             ports: config.ports.iter().map(port).collect(),
             vlans: Vlans::new(&config),
             macs,
             classifier,
-            pool: Pool::new(buffer.cells()),
-            buffer,
-            ready: Ready::new(),
+            egress,
             up,
-            queued: 0,
             replicated: 0,
             config,
         })
@@ -134,12 +190,12 @@ impl Switch {
 
     /// Packet memory in use, in bytes of whole cells.
     pub const fn buffer_bytes(&self) -> u64 {
-        self.buffer.bytes()
+        self.egress.buffer.bytes()
     }
 
     /// The most packet memory that was ever in use, in bytes of whole cells.
     pub const fn buffer_bytes_max(&self) -> u64 {
-        self.buffer.bytes_max()
+        self.egress.buffer.bytes_max()
     }
 
     /// What the MAC table has learned and forgotten.
@@ -152,179 +208,234 @@ impl Switch {
         self.macs.len()
     }
 
-    /// The ingress stages: counters, checks, VLAN, learning, look-up, class.
+    /// The first ingress stages: checks, VLAN, class. `PLAIN` is for frames without tag on a port
+    /// that [`is_plain`](Port::is_plain), and spares them the questions.
     #[inline(always)]
-    fn receive(
-        &mut self,
+    fn inspect<const PLAIN: bool>(
+        &self,
         now: Time,
         ingress: PortId,
         len_bytes: u32,
         head: &[u8],
     ) -> Result<Arrival, DropReason> {
-        let port = &mut self.ports[ingress.index()];
-        port.counters.received(len_bytes);
-        let headers = classify::parse(head)?;
-        if !port.carries(len_bytes, headers.tags) {
+        let port = port_of(&self.ports, ingress);
+        let addresses = classify::parse(head)?;
+        let tags = if PLAIN || !classify::is_tagged(head) {
+            Tags::NONE
+        } else {
+            classify::parse_tags(head)?
+        };
+        if !port.carries(len_bytes - tags.bytes()) {
             return Err(DropReason::Oversize);
         }
-        if headers.is_from_group() {
+        if addresses.is_from_group() {
             return Err(DropReason::SourceMulticast);
         }
-        let vlan = vlan_of(headers.tag, port.untagged_vlan);
+        let vlan = vlan_of(tags, port.untagged_vlan);
         // A port is a member of the VLAN of its untagged frames, if it has one.
-        if vlan != port.untagged_vlan || vlan == 0 {
+        if !PLAIN && (vlan != port.untagged_vlan || vlan == 0) {
             let members = &self.vlans.get(vlan).members;
             if !members.contains(ingress.index()) {
-                let link_local = headers.is_to_link_local();
-                return Err(if link_local {
+                return Err(if addresses.is_to_link_local() {
                     DropReason::LinkLocal
                 } else {
                     DropReason::VlanIngress
                 });
             }
         }
-        let egress = if headers.is_to_group() {
-            if headers.is_to_link_local() {
-                return Err(DropReason::LinkLocal);
-            }
-            None
+        let class = if PLAIN {
+            port.default_class
         } else {
-            self.macs.find(now, key_of(vlan, headers.destination))
+            self.classifier.classify(port.trust, port.default_class.priority(), tags, head)
         };
-        if port.flood {
-            self.macs.learn(now, key_of(vlan, headers.source), ingress);
-        }
-        let (priority, queue) = if headers.tag.is_none() && port.trust != Trust::Dscp {
-            (port.default_priority, port.default_queue)
-        } else {
-            let (trust, default) = (port.trust, port.default_priority);
-            let priority = self.classifier.priority(trust, default, &headers, head);
-            (priority, self.classifier.queue(priority))
-        };
-        Ok(Arrival {
-            now,
-            ingress,
-            vlan,
-            tag: headers.tag,
-            tags: headers.tags,
-            priority,
-            queue,
-            egress,
-        })
+        Ok(Arrival { now, ingress, vlan, tags, class, addresses })
     }
 
-    /// One destination, known from the MAC table.
+    /// What becomes of a frame that has arrived.
+    #[inline(always)]
+    fn handle<const PLAIN: bool, S: FrameStore>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+        ingress: PortId,
+        frame: ParkedFrame,
+    ) {
+        let len_bytes = frame.len_bytes();
+        let arrival = match self.inspect::<PLAIN>(now, ingress, len_bytes, store.head(&frame)) {
+            Ok(arrival) => arrival,
+            Err(reason) => return self.refuse(store, ingress, reason, frame),
+        };
+        port_mut(&mut self.ports, ingress).counters.received(len_bytes);
+        let Some(egress) = self.look_up(&arrival) else {
+            return self.flood(now, store, ingress, frame);
+        };
+        if PLAIN || port_of(&self.ports, ingress).flood {
+            self.learn(&arrival);
+        }
+        if egress == ingress {
+            return self.discard(store, ingress, DropReason::SamePort, frame);
+        }
+        self.forward(store, &arrival, egress, frame);
+    }
+
+    /// The port of the destination; None floods.
+    #[inline(always)]
+    fn look_up(&self, arrival: &Arrival) -> Option<PortId> {
+        if arrival.addresses.is_to_group() {
+            return None;
+        }
+        self.macs.find(arrival.now, key_of(arrival.vlan, arrival.addresses.destination))
+    }
+
+    #[inline(always)]
+    fn learn(&mut self, arrival: &Arrival) {
+        let station = key_of(arrival.vlan, arrival.addresses.source);
+        self.macs.learn(arrival.now, station, arrival.ingress);
+    }
+
+    /// [`handle`](Self::handle) for frames with tags, and for ports that look into frames.
+    #[inline(never)]
+    fn handle_any<S: FrameStore>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+        ingress: PortId,
+        frame: ParkedFrame,
+    ) {
+        self.handle::<false, S>(now, store, ingress, frame);
+    }
+
+    /// One destination: its port's egress side takes the frame, or it is dropped there.
     #[inline(always)]
     fn forward<S: FrameStore>(
         &mut self,
         store: &mut S,
         arrival: &Arrival,
         egress: PortId,
-        frame: Frame,
+        frame: ParkedFrame,
     ) {
-        if egress == arrival.ingress {
-            return self.discard(store, arrival.ingress, DropReason::SamePort, frame);
-        }
-        match self.admit(arrival, egress, frame.len_bytes()) {
-            Ok(admission) => self.enqueue(store, arrival, egress, admission, frame),
-            Err(reason) => self.discard(store, egress, reason, frame),
-        }
-    }
-
-    /// Every port of the VLAN that floods and is up, but the one the frame came by. The frame
-    /// itself goes to the last of them, copies to the others, which are counted as replicated
-    /// whether or not there was a frame for the copy.
-    #[inline(never)]
-    fn flood<S: FrameStore>(&mut self, store: &mut S, arrival: &Arrival, frame: Frame) {
-        let mut targets = self.vlans.get(arrival.vlan).flood.and(self.up);
-        targets.remove(arrival.ingress.index());
-        // A port outside the spanning tree is no source of floods either.
-        let first = if self.ports[arrival.ingress.index()].flood { targets.pop() } else { None };
-        let Some(mut egress) = first else {
-            return self.discard(store, arrival.ingress, DropReason::NoDestination, frame);
-        };
-        while let Some(next) = targets.pop() {
-            self.replicated += 1;
-            let copied = self.admit(arrival, egress, frame.len_bytes()).and_then(|admission| {
-                let copy = store.duplicate(&frame).ok_or(DropReason::NoFrameForCopy)?;
-                Ok((admission, copy))
-            });
-            match copied {
-                Ok((admission, copy)) => self.enqueue(store, arrival, egress, admission, copy),
-                Err(reason) => self.ports[egress.index()].counters.dropped(reason),
-            }
-            egress = next;
-        }
-        match self.admit(arrival, egress, frame.len_bytes()) {
-            Ok(admission) => self.enqueue(store, arrival, egress, admission, frame),
-            Err(reason) => self.discard(store, egress, reason, frame),
-        }
-    }
-
-    /// Whether the egress side takes a frame that now has `len_bytes` bytes.
-    #[inline(always)]
-    fn admit(
-        &mut self,
-        arrival: &Arrival,
-        egress: PortId,
-        len_bytes: u32,
-    ) -> Result<Admission, DropReason> {
-        let port = &mut self.ports[egress.index()];
         // Where the frame leaves as it came: no tag, in the VLAN of the port's untagged frames.
-        let tag = if arrival.tag.is_none() && port.untagged_vlan == arrival.vlan {
-            TagChange::Keep
+        let leaves_untagged = port_of(&self.ports, egress).untagged_vlan == arrival.vlan;
+        if arrival.tags.is_none() && leaves_untagged {
+            self.deliver(store, arrival, egress, TagChange::Keep, frame);
         } else {
-            self.vlans.tag_change(arrival.tag, arrival.vlan, arrival.priority, egress)?
-        };
-        if !port.up {
-            return Err(DropReason::LinkDown);
+            self.forward_tagged(store, *arrival, egress, frame);
         }
-        if !port.carries(len_bytes, arrival.tags) {
-            return Err(DropReason::EgressMtu);
-        }
-        let len_bytes = tag.len_after(len_bytes);
-        if !port.queue(arrival.queue).fits(len_bytes) {
-            return Err(DropReason::QueueLimit);
-        }
-        let cells = self.buffer.cells_of(len_bytes);
-        if !self.buffer.fits(cells) {
-            return Err(DropReason::BufferFull);
-        }
-        Ok(Admission { tag, cells })
     }
 
-    /// Puts an admitted frame into its queue.
+    /// [`forward`](Self::forward) for frames that come or leave with a tag.
+    #[inline(never)]
+    fn forward_tagged<S: FrameStore>(
+        &mut self,
+        store: &mut S,
+        arrival: Arrival,
+        egress: PortId,
+        frame: ParkedFrame,
+    ) {
+        match self.tag_change(&arrival, egress) {
+            Ok(tag) => self.deliver(store, &arrival, egress, tag, frame),
+            Err(reason) => self.discard(store, egress, reason, frame),
+        }
+    }
+
+    fn tag_change(&self, arrival: &Arrival, egress: PortId) -> Result<TagChange, DropReason> {
+        self.vlans.tag_change(arrival.tags, arrival.vlan, arrival.class.priority(), egress)
+    }
+
+    /// The egress stages.
     #[inline(always)]
-    fn enqueue<S: FrameStore>(
+    fn deliver<S: FrameStore>(
         &mut self,
         store: &mut S,
         arrival: &Arrival,
         egress: PortId,
-        admission: Admission,
-        mut frame: Frame,
+        tag: TagChange,
+        mut frame: ParkedFrame,
     ) {
-        if !admission.tag.apply(store, &mut frame) {
+        let port = port_mut(&mut self.ports, egress);
+        let admission = self.egress.admission(frame.len_bytes(), tag);
+        if let Err(reason) = self.egress.admit(port, arrival, frame.len_bytes(), admission) {
+            return self.discard(store, egress, reason, frame);
+        }
+        if !tag.apply(store, &mut frame) {
             return self.discard(store, egress, DropReason::NoHeadroom, frame);
         }
-        let meta = Meta {
-            enqueued_at: arrival.now,
-            cells: admission.cells,
-            ingress: arrival.ingress,
-            vlan: arrival.vlan,
-            priority: arrival.priority,
-            queue: arrival.queue,
+        self.egress.enqueue(port, egress, arrival, admission.cells, frame);
+    }
+
+    /// A frame for a group or an unknown station, which has passed inspection: learning, and then
+    /// every port of the VLAN that floods and is up, but the one the frame came by. The frame itself
+    /// goes to the last of them, copies to the others, which are counted as replicated whether or
+    /// not there was a frame for the copy.
+    #[inline(never)]
+    fn flood<S: FrameStore>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+        ingress: PortId,
+        frame: ParkedFrame,
+    ) {
+        // Inspected again: handing on what is known would cost every frame that is not flooded.
+        let head = store.head(&frame);
+        let arrival = match self.inspect::<false>(now, ingress, frame.len_bytes(), head) {
+            Ok(arrival) if !arrival.addresses.is_to_link_local() => arrival,
+            Ok(_) => return self.discard(store, ingress, DropReason::LinkLocal, frame),
+            Err(reason) => return self.discard(store, ingress, reason, frame),
         };
-        self.buffer.take(admission.cells);
-        self.queued += 1;
-        let port = &mut self.ports[egress.index()];
-        let queue = port.queue(arrival.queue);
-        self.pool.push(queue, frame, meta);
-        let bytes = queue.bytes();
-        port.counters.queued(arrival.queue, bytes);
-        if port.backlog == 0 {
-            self.ready.arm(arrival.now, egress.index(), port.line.busy_until());
+        let floods = self.ports[ingress.index()].flood;
+        if floods {
+            self.learn(&arrival);
         }
-        port.backlog |= 1 << arrival.queue;
+        let mut targets = self.vlans.get(arrival.vlan).flood.and(self.up);
+        targets.remove(ingress.index());
+        // A port outside the spanning tree is no source of floods either.
+        let first = if floods { targets.pop() } else { None };
+        let Some(mut egress) = first else {
+            return self.discard(store, ingress, DropReason::NoDestination, frame);
+        };
+        while let Some(next) = targets.pop() {
+            self.replicated += 1;
+            if let Err(reason) = self.copy_to(store, &arrival, egress, &frame) {
+                self.ports[egress.index()].counters.dropped(reason);
+            }
+            egress = next;
+        }
+        self.forward_tagged(store, arrival, egress, frame);
+    }
+
+    /// A copy of the frame for one of several destinations, made once it is sure to be let in.
+    fn copy_to<S: FrameStore>(
+        &mut self,
+        store: &mut S,
+        arrival: &Arrival,
+        egress: PortId,
+        frame: &Frame,
+    ) -> Result<(), DropReason> {
+        let tag = self.tag_change(arrival, egress)?;
+        let port = port_mut(&mut self.ports, egress);
+        let admission = self.egress.admission(frame.len_bytes(), tag);
+        self.egress.admit(port, arrival, frame.len_bytes(), admission)?;
+        let copy = store.duplicate(frame).ok_or(DropReason::NoFrameForCopy)?;
+        let mut copy = ParkedFrame::new(copy);
+        if !tag.apply(store, &mut copy) {
+            store.release(copy.into_frame());
+            return Err(DropReason::NoHeadroom);
+        }
+        self.egress.enqueue(port, egress, arrival, admission.cells, copy);
+        Ok(())
+    }
+
+    /// Drops a frame that has not passed inspection, which counts as received all the same.
+    #[cold]
+    fn refuse<S: FrameStore>(
+        &mut self,
+        store: &mut S,
+        ingress: PortId,
+        reason: DropReason,
+        frame: ParkedFrame,
+    ) {
+        self.ports[ingress.index()].counters.received(frame.len_bytes());
+        self.discard(store, ingress, reason, frame);
     }
 
     #[cold]
@@ -333,40 +444,63 @@ impl Switch {
         store: &mut S,
         port: PortId,
         reason: DropReason,
-        frame: Frame,
+        frame: ParkedFrame,
     ) {
         self.ports[port.index()].counters.dropped(reason);
-        store.release(frame);
+        store.release(frame.into_frame());
     }
 
     #[inline]
     fn advance(&mut self, now: Time) {
-        let ports = &self.ports;
-        self.ready.advance(now, |port| ports[port].backlog != 0);
+        self.egress.ready.advance(now);
     }
 
     /// Makes a port ready that may have been stopped, or stops it.
-    fn restart(&mut self, now: Time, index: usize) {
-        let port = &self.ports[index];
-        if port.held || !port.up {
-            self.ready.stop(index);
+    fn restart(&mut self, now: Time, port: PortId) {
+        let state = &mut self.ports[port.index()];
+        self.egress.ready.stop(port);
+        if state.held || !state.up {
+            state.backlog |= STOPPED;
             return;
         }
-        self.ready.start(index);
-        if port.backlog != 0 {
-            self.ready.arm(now, index, port.line.busy_until());
+        state.backlog &= !STOPPED;
+        if state.may_send() {
+            self.egress.ready.arm(now, port, state.line.busy_until());
         }
     }
 }
 
+/// The port, without what an index keeps ready for its message.
+#[inline(always)]
+fn port_of(ports: &[Port], port: PortId) -> &Port {
+    match ports.get(port.index()) {
+        Some(state) => state,
+        None => no_such_port(port),
+    }
+}
+
+#[inline(always)]
+fn port_mut(ports: &mut [Port], port: PortId) -> &mut Port {
+    match ports.get_mut(port.index()) {
+        Some(state) => state,
+        None => no_such_port(port),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn no_such_port(port: PortId) -> ! {
+    panic!("the switch has no port {}", port.0)
+}
+
 impl<S: FrameStore> Node<S> for Switch {
+    #[inline]
     fn on_frame(&mut self, now: Time, store: &mut S, port: PortId, frame: Frame) {
-        match self.receive(now, port, frame.len_bytes(), store.head(&frame)) {
-            Ok(arrival) => match arrival.egress {
-                Some(egress) => self.forward(store, &arrival, egress, frame),
-                None => self.flood(store, &arrival, frame),
-            },
-            Err(reason) => self.discard(store, port, reason, frame),
+        let frame = ParkedFrame::new(frame);
+        if port_of(&self.ports, port).is_plain && !classify::is_tagged(store.head(&frame)) {
+            self.handle::<true, S>(now, store, port, frame);
+        } else {
+            self.handle_any(now, store, port, frame);
         }
     }
 
@@ -374,41 +508,45 @@ impl<S: FrameStore> Node<S> for Switch {
         self.macs.sweep(now);
     }
 
+    #[inline]
     fn next_ready_port(&mut self, now: Time) -> Option<PortId> {
         self.advance(now);
-        self.ready.first()
+        self.egress.ready.first()
     }
 
+    #[inline(always)]
     fn poll_transmit(&mut self, now: Time, _store: &mut S, port: PortId) -> Option<Transmission> {
-        let index = port.index();
-        if !self.ready.is_ready(index) {
+        if !self.egress.ready.is_ready(port) {
             self.advance(now);
-            if !self.ready.is_ready(index) {
+            if !self.egress.ready.is_ready(port) {
                 return None;
             }
         }
-        let port = &mut self.ports[index];
-        let served = schedule::strict(port.backlog)?;
-        let queue = port.queue(served);
-        let (frame, meta) = self.pool.pop(queue)?;
-        if queue.is_empty() {
-            port.backlog &= !(1 << served);
+        let Egress { buffer, pool, ready, queued } = &mut self.egress;
+        let state = port_mut(&mut self.ports, port);
+        let served = schedule::strict(state.backlog_of_queues())?;
+        let queue = state.queue(served);
+        let (frame, meta) = pool.pop(queue)?;
+        let is_empty = queue.is_empty();
+        buffer.give(meta.cells);
+        *queued -= 1;
+        state.counters.transmitted(frame.len_bytes());
+        let (starts, ends) = state.line.occupy(now, meta.enqueued_at, frame.len_bytes());
+        if is_empty {
+            state.backlog &= !(1 << served);
         }
-        self.buffer.give(meta.cells);
-        self.queued -= 1;
-        port.counters.transmitted(frame.len_bytes());
-        let (starts, ends) = port.line.occupy(now, meta.enqueued_at, frame.len_bytes());
-        if port.backlog == 0 {
-            self.ready.disarm(index);
+        if is_empty && state.backlog == 0 {
+            ready.disarm(port);
         } else if ends > now {
-            self.ready.disarm(index);
-            self.ready.arm(now, index, ends);
+            ready.disarm(port);
+            ready.arm(now, port, ends);
         }
-        Some(Transmission { frame, starts, ends })
+        Some(Transmission { frame: frame.into_frame(), starts, ends })
     }
 
+    #[inline]
     fn next_deadline(&self) -> Time {
-        self.ready.next_deadline().min(self.macs.next_deadline())
+        self.egress.ready.next_deadline().min(self.macs.next_deadline())
     }
 
     fn on_link(&mut self, now: Time, store: &mut S, port: PortId, up: bool) {
@@ -417,34 +555,34 @@ impl<S: FrameStore> Node<S> for Switch {
         if state.up == up {
             return;
         }
-        state.up = up;
+        state.set_up(up);
         if up {
             self.up.insert(index);
         } else {
             self.up.remove(index);
             for queue in &mut state.queues {
-                while let Some((frame, meta)) = self.pool.pop(queue) {
+                while let Some((frame, meta)) = self.egress.pool.pop(queue) {
                     state.counters.dropped(DropReason::LinkDown);
-                    self.buffer.give(meta.cells);
-                    self.queued -= 1;
-                    store.release(frame);
+                    self.egress.buffer.give(meta.cells);
+                    self.egress.queued -= 1;
+                    store.release(frame.into_frame());
                 }
             }
-            state.backlog = 0;
+            state.backlog &= STOPPED;
             // Its stations may come back by another way; until they do, frames for them are flooded.
             self.macs.flush(port);
         }
-        self.restart(now, index);
+        self.restart(now, port);
     }
 
     fn hold(&mut self, now: Time, port: PortId, held: bool) {
         self.ports[port.index()].held = held;
-        self.restart(now, port.index());
+        self.restart(now, port);
     }
 
     fn ledger(&self) -> Ledger {
         let mut ledger =
-            Ledger { replicated: self.replicated, queued: self.queued, ..Ledger::default() };
+            Ledger { replicated: self.replicated, queued: self.egress.queued, ..Ledger::default() };
         for port in &self.ports {
             ledger.received += port.counters.rx_frames;
             ledger.transmitted += port.counters.tx_frames;
@@ -456,11 +594,11 @@ impl<S: FrameStore> Node<S> for Switch {
     fn drain(&mut self, store: &mut S) {
         for port in &mut self.ports {
             for queue in &mut port.queues {
-                while let Some((frame, _)) = self.pool.pop(queue) {
-                    store.release(frame);
+                while let Some((frame, _)) = self.egress.pool.pop(queue) {
+                    store.release(frame.into_frame());
                 }
             }
-            port.backlog = 0;
+            port.backlog &= STOPPED;
         }
     }
 }

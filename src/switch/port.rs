@@ -1,45 +1,56 @@
 //! One port: what its configuration says, its queues, its wire, its counters.
 
-use super::classify::{ETHERNET_BYTES, TAG_BYTES};
+use super::classify::{Class, ETHERNET_BYTES};
 use super::config::{PortConfig, QUEUES, Trust, VlanMode};
 use super::counters::PortCounters;
 use super::queue::Queue;
 use crate::line::Line;
 
+/// Set in a port's backlog, beside the bits of its queues, while it may not send.
+pub(super) const STOPPED: u32 = 1 << QUEUES;
+
 #[derive(Debug)]
 pub(super) struct Port {
-    pub(super) mtu_bytes: u32,
+    /// The longest frame, its tags not counted.
+    frame_bytes_max: u32,
+    /// The same while the link is up, none while it is down.
+    egress_bytes_max: u32,
     /// The VLAN of untagged frames; 0 refuses them.
     pub(super) untagged_vlan: u16,
     pub(super) trust: Trust,
-    pub(super) default_priority: u8,
-    /// The queue of that priority.
-    pub(super) default_queue: u8,
+    /// That of frames that do not say theirs.
+    pub(super) default_class: Class,
     /// Floods and learns: inside the spanning tree.
     pub(super) flood: bool,
     pub(super) up: bool,
     pub(super) held: bool,
-    /// Bit n is set while queue n has frames.
-    pub(super) backlog: u8,
+    /// Untagged frames have a VLAN here, are learned from, and have the default class whatever they
+    /// carry.
+    pub(super) is_plain: bool,
+    /// Bit n is set while queue n has frames; [`STOPPED`].
+    pub(super) backlog: u32,
     pub(super) line: Line,
     pub(super) queues: [Queue; QUEUES],
     pub(super) counters: PortCounters,
 }
 
 impl Port {
-    pub(super) fn new(config: &PortConfig, default_queue: u8, overhead_bytes: u32) -> Self {
+    pub(super) fn new(config: &PortConfig, default_class: Class, overhead_bytes: u32) -> Self {
+        let untagged_vlan = match config.vlan {
+            VlanMode::Access(vlan) => vlan,
+            VlanMode::Trunk { native, .. } => native.unwrap_or(0),
+        };
+        let frame_bytes_max = config.mtu_bytes.saturating_add(ETHERNET_BYTES);
         Self {
-            mtu_bytes: config.mtu_bytes,
-            untagged_vlan: match config.vlan {
-                VlanMode::Access(vlan) => vlan,
-                VlanMode::Trunk { native, .. } => native.unwrap_or(0),
-            },
+            frame_bytes_max,
+            egress_bytes_max: frame_bytes_max,
+            untagged_vlan,
             trust: config.trust,
-            default_priority: config.default_priority,
-            default_queue,
+            default_class,
             flood: config.flood,
             up: true,
             held: false,
+            is_plain: untagged_vlan != 0 && config.trust != Trust::Dscp && config.flood,
             backlog: 0,
             line: Line::new(config.rate, overhead_bytes),
             queues: config.queue_limit_bytes.map(Queue::new),
@@ -47,10 +58,34 @@ impl Port {
         }
     }
 
-    /// Whether a frame of `len_bytes` with `tags` tags is within the port's MTU.
+    /// Whether a frame of `len_bytes`, its tags not counted, is within the port's MTU.
     #[inline]
-    pub(super) const fn carries(&self, len_bytes: u32, tags: u32) -> bool {
-        len_bytes as u64 <= self.mtu_bytes as u64 + (ETHERNET_BYTES + TAG_BYTES * tags) as u64
+    pub(super) const fn carries(&self, len_bytes: u32) -> bool {
+        len_bytes <= self.frame_bytes_max
+    }
+
+    /// Whether a frame of `len_bytes`, its tags not counted, can leave.
+    #[inline]
+    pub(super) const fn up_and_carries(&self, len_bytes: u32) -> bool {
+        len_bytes <= self.egress_bytes_max
+    }
+
+    /// The link has gone up or down.
+    pub(super) const fn set_up(&mut self, up: bool) {
+        self.up = up;
+        self.egress_bytes_max = if up { self.frame_bytes_max } else { 0 };
+    }
+
+    /// Whether there is something to send and the port is not stopped.
+    #[inline]
+    pub(super) const fn may_send(&self) -> bool {
+        self.backlog != 0 && self.backlog & STOPPED == 0
+    }
+
+    /// The queues that have frames, as bits.
+    #[inline]
+    pub(super) const fn backlog_of_queues(&self) -> u8 {
+        self.backlog.to_le_bytes()[0]
     }
 
     /// A queue of this port.

@@ -52,11 +52,6 @@ impl PortSet {
         }
     }
 
-    pub(super) const fn is_empty(&self) -> bool {
-        let [a, b, c, d] = self.0;
-        a | b | c | d == 0
-    }
-
     #[must_use]
     pub(super) const fn and(self, other: Self) -> Self {
         let ([a, b, c, d], [e, f, g, h]) = (self.0, other.0);
@@ -95,6 +90,6 @@ mod tests {
         assert_eq!(set.first(), Some(PortId(0)));
         let out: Vec<u16> = std::iter::from_fn(|| set.pop()).map(|port| port.0).collect();
         assert_eq!(out, [0, 63, 64, 128, 255]);
-        assert!(set.is_empty());
+        assert_eq!(set.first(), None);
     }
 }

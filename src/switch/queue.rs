@@ -3,8 +3,7 @@
 //! The pool has as many places as the memory has cells, reserved once, so that a frame that is
 //! admitted always finds one and none is allocated while frames move.
 
-use crate::frame::Frame;
-use crate::node::PortId;
+use crate::frame::ParkedFrame;
 use crate::time::Time;
 
 const NONE: u32 = u32::MAX;
@@ -16,19 +15,11 @@ pub(super) struct Meta {
     pub(super) enqueued_at: Time,
     /// Cells of memory that it holds.
     pub(super) cells: u32,
-    /// The port it came by.
-    pub(super) ingress: PortId,
-    /// Its VLAN.
-    pub(super) vlan: u16,
-    /// Its priority.
-    pub(super) priority: u8,
-    /// Its egress queue.
-    pub(super) queue: u8,
 }
 
 #[derive(Debug)]
 struct Entry {
-    frame: Option<Frame>,
+    frame: ParkedFrame,
     /// The entry behind it in its queue, or on the free list.
     next: u32,
     meta: Meta,
@@ -79,46 +70,67 @@ impl Pool {
         Self { entries: Vec::with_capacity(frames_max as usize), free: NONE }
     }
 
-    /// Appends to a queue. The caller has found the frame admissible.
+    /// Appends to a queue, and says whether it was empty. The caller has found the frame admissible.
     #[inline(always)]
-    pub(super) fn push(&mut self, queue: &mut Queue, frame: Frame, meta: Meta) {
+    pub(super) fn push(&mut self, queue: &mut Queue, frame: ParkedFrame, meta: Meta) -> bool {
         queue.bytes += u64::from(frame.len_bytes());
-        let entry = Entry { frame: Some(frame), next: NONE, meta };
         let at = self.free;
-        let at = if let Some(place) = self.entries.get_mut(at as usize) {
-            self.free = place.next;
-            *place = entry;
-            at
-        } else {
-            self.grow(entry)
+        let Some(entry) = self.entries.get_mut(at as usize) else {
+            return self.push_behind_last(queue, frame, meta);
         };
-        if queue.head == NONE {
-            queue.head = at;
-        } else {
-            self.entries[queue.tail as usize].next = at;
-        }
-        queue.tail = at;
+        self.free = entry.next;
+        entry.frame = frame;
+        entry.next = NONE;
+        entry.meta = meta;
+        self.link(queue, at)
     }
 
+    /// A push for which no entry is free: another one is made.
+    #[cold]
     #[inline(never)]
-    fn grow(&mut self, entry: Entry) -> u32 {
+    fn push_behind_last(&mut self, queue: &mut Queue, frame: ParkedFrame, meta: Meta) -> bool {
         // At most as many entries as cells, of which there are fewer than 2^32.
         let at = u32::try_from(self.entries.len()).unwrap_or(NONE);
         debug_assert!(self.entries.len() < self.entries.capacity(), "admission keeps within cells");
-        self.entries.push(entry);
-        at
+        self.entries.push(Entry { frame, next: NONE, meta });
+        self.link(queue, at)
+    }
+
+    #[inline(always)]
+    fn link(&mut self, queue: &mut Queue, at: u32) -> bool {
+        if queue.head == NONE {
+            queue.head = at;
+            queue.tail = at;
+            return true;
+        }
+        if let Some(last) = self.entries.get_mut(queue.tail as usize) {
+            last.next = at;
+        }
+        queue.tail = at;
+        false
     }
 
     /// Takes the frame at the head.
     #[inline(always)]
-    pub(super) fn pop(&mut self, queue: &mut Queue) -> Option<(Frame, Meta)> {
+    pub(super) fn pop(&mut self, queue: &mut Queue) -> Option<(ParkedFrame, Meta)> {
         let at = queue.head;
         let entry = self.entries.get_mut(at as usize)?;
-        let frame = entry.frame.take()?;
         queue.head = std::mem::replace(&mut entry.next, self.free);
         self.free = at;
-        queue.bytes -= u64::from(frame.len_bytes());
-        Some((frame, entry.meta))
+        queue.bytes -= u64::from(entry.frame.len_bytes());
+        Some((entry.frame.take(), entry.meta))
+    }
+}
+
+impl Drop for Pool {
+    /// What a [`Frame`](crate::frame::Frame) asserts for itself: a switch is drained before it goes.
+    fn drop(&mut self) {
+        let next = |at: &u32| self.entries.get(*at as usize).map(|entry| entry.next);
+        let free = std::iter::successors(Some(self.free), next).count() - 1;
+        let queued = self.entries.len() - free;
+        if queued > 0 && !std::thread::panicking() {
+            panic!("a switch with {queued} queued frames was dropped without its store");
+        }
     }
 }
 
@@ -132,14 +144,7 @@ mod tests {
         let mut store = SlabStore::new(64);
         let mut pool = Pool::new(8);
         let mut queues = [Queue::new(1_000), Queue::new(1_000)];
-        let meta = Meta {
-            enqueued_at: Time::ZERO,
-            cells: 1,
-            ingress: PortId(0),
-            vlan: 1,
-            priority: 0,
-            queue: 0,
-        };
+        let meta = Meta { enqueued_at: Time::ZERO, cells: 1 };
         let mut sent = [0_u32; 2];
         let mut got = [0_u32; 2];
         for round in 0..100_usize {
@@ -147,7 +152,7 @@ mod tests {
                 let which = round % 2;
                 if queues[which].fits(64 + sent[which]) && sent[which] - got[which] < 4 {
                     let frame = store.allocate(64 + sent[which]).expect("room");
-                    pool.push(&mut queues[which], frame, meta);
+                    pool.push(&mut queues[which], ParkedFrame::new(frame), meta);
                     sent[which] += 1;
                 }
             }
@@ -155,14 +160,14 @@ mod tests {
             if let Some((frame, _)) = pool.pop(&mut queues[which]) {
                 assert_eq!(frame.len_bytes(), 64 + got[which]);
                 got[which] += 1;
-                store.release(frame);
+                store.release(frame.into_frame());
             }
         }
         for (which, queue) in queues.iter_mut().enumerate() {
             while let Some((frame, _)) = pool.pop(queue) {
                 assert_eq!(frame.len_bytes(), 64 + got[which]);
                 got[which] += 1;
-                store.release(frame);
+                store.release(frame.into_frame());
             }
             assert!(queue.is_empty() && queue.bytes() == 0);
         }

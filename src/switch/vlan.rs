@@ -4,7 +4,7 @@
 //! VLAN 0 carries a priority alone: such a frame belongs to the port's VLAN of untagged frames
 //! (IEEE 802.1Q clause 6.9). A tag that the switch puts on has type 0x8100.
 
-use super::classify::TAG_BYTES;
+use super::classify::{TAG_BYTES, Tags};
 use super::config::{SwitchConfig, VlanMode};
 use super::port_set::PortSet;
 use crate::frame::{Frame, FrameStore};
@@ -80,14 +80,14 @@ impl Vlans {
 }
 
 impl Vlans {
-    /// What happens to the tag of a frame in `vlan` that leaves by `egress`.
+    /// What happens to the outer tag of a frame in `vlan` that leaves by `egress`.
     ///
     /// # Errors
     /// [`DropReason::VlanEgress`] when the port is not in the VLAN.
     #[inline(never)]
     pub(super) fn tag_change(
         &self,
-        tag: Option<u16>,
+        tags: Tags,
         vlan: u16,
         priority: u8,
         egress: PortId,
@@ -96,15 +96,15 @@ impl Vlans {
         if !ports.members.contains(egress.index()) {
             return Err(DropReason::VlanEgress);
         }
-        Ok(TagChange::new(tag, vlan, priority, ports.untagged.contains(egress.index())))
+        Ok(TagChange::new(tags.outer(), vlan, priority, ports.untagged.contains(egress.index())))
     }
 }
 
-/// The VLAN of a frame with this outer tag, on a port whose untagged frames are in `untagged`
+/// The VLAN of a frame with these tags, on a port whose untagged frames are in `untagged`
 /// (0: refused).
 #[inline]
-pub(super) const fn vlan_of(tag: Option<u16>, untagged: u16) -> u16 {
-    match tag {
+pub(super) const fn vlan_of(tags: Tags, untagged: u16) -> u16 {
+    match tags.outer() {
         Some(tag) if tag & VLAN_MASK != 0 => tag & VLAN_MASK,
         _ => untagged,
     }
@@ -217,7 +217,7 @@ mod tests {
     fn a_priority_tag_gets_its_vlan_and_keeps_pcp_and_dei() {
         let mut priority_tagged = TAGGED;
         priority_tagged[14..16].copy_from_slice(&[0x70, 0x00]);
-        assert_eq!(vlan_of(Some(0x7000), 100), 100);
+        assert_eq!(vlan_of(Tags::new(0x7000, 1), 100), 100);
         let out = after(&priority_tagged, TagChange::new(Some(0x7000), 100, 3, false));
         assert_eq!(out[12..16], [0x81, 0x00, 0x70, 0x64]);
     }
