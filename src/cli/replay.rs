@@ -140,7 +140,9 @@ impl ReplayArgs {
                 loops: self.loops,
                 gap_max,
                 allow_default_route: self.driver.allows_default_route(),
+                out: self.out.as_deref(),
                 json: self.json,
+                quiet: self.quiet,
             };
             return live.run(&mut reader, interrupted);
         }

@@ -1,5 +1,6 @@
 //! `tailwater replay --live IF`: a capture sent on an interface.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
@@ -7,6 +8,8 @@ use serde_json::json;
 use super::Failure;
 use super::outcome::print;
 use crate::measure::draw::show_ns;
+use crate::measure::report::{Clock, Driver};
+use crate::measure::{Progress, Report, RunDir};
 use crate::replay::live::{self, Sending};
 use crate::replay::{CaptureReader, Preloaded, Speed, Stopped};
 use crate::time::Duration;
@@ -24,7 +27,9 @@ pub(super) struct Live<'a> {
     pub(super) loops: u64,
     pub(super) gap_max: Duration,
     pub(super) allow_default_route: bool,
+    pub(super) out: Option<&'a Path>,
     pub(super) json: bool,
+    pub(super) quiet: bool,
 }
 
 impl Live<'_> {
@@ -59,15 +64,41 @@ impl Live<'_> {
             }
             _ => Failure::HostLacks(error.to_string()),
         })?;
-        let sending = live::send(&capture, &mut port, &mut store, self.speed, self.loops, stop);
+        let dir = RunDir::create("replay", self.out)?;
+        dir.write_config(&format!(
+            "# tailwater replay {name} --live {} --speed {} --loop {}\n",
+            self.interface, self.speed, self.loops
+        ))?;
+        let total = (capture.len() as u64).saturating_mul(self.loops);
+        let progress = Progress::over_items(name, total, self.quiet || self.json);
+        let mut watch = |done| {
+            progress.set(done);
+            !stop()
+        };
+        let sending =
+            live::send(&capture, &mut port, &mut store, self.speed, self.loops, &mut watch);
+        progress.finish();
         let dropped = port.counters().tx_kernel_dropped;
         port.close(&mut store);
-        self.print(&sending, dropped)?;
+        let report = self.report(&sending, dropped);
+        dir.write_histogram("lateness", &sending.lateness)?;
+        dir.write_histogram("gap-error", &sending.gap_error)?;
+        dir.write_report(&report)?;
+        self.print(&report, &sending, dropped)?;
+        if !self.quiet {
+            eprintln!("report: {}", dir.path().join("report.html").display());
+        }
         if sending.interrupted {
             return Err(Failure::Interrupted);
         }
         if let Some(stopped) = stopped {
             return Err(Failure::Running(format!("{name}: {stopped}")));
+        }
+        if sending.vanished {
+            return Err(Failure::Running(format!(
+                "{name}: interface {} vanished after {} of {} records were sent",
+                self.interface, sending.sent, sending.records
+            )));
         }
         // A record without a byte is no frame: discarded and counted, and no failure.
         let frames = sending.failed.iter().filter(|(reason, _)| **reason != "zero_length");
@@ -81,23 +112,35 @@ impl Live<'_> {
         Ok(())
     }
 
-    fn print(&self, sending: &Sending, dropped: u64) -> Result<(), Failure> {
-        let (lateness, gaps) = (sending.lateness.percentiles(), sending.gap_error.percentiles());
+    fn report(&self, sending: &Sending, dropped: u64) -> Report {
+        let mut report = Report::new("replay", Driver::Xdp, Clock::Free, 0);
+        report.interrupted = sending.interrupted;
+        report.duration_ns = sending.took.as_ns();
+        report.wall_ns = sending.took.as_ns();
+        report.lateness_ns = sending.lateness.percentiles();
+        let failed: u64 = sending.failed.values().sum();
+        report
+            .set_invariant("every_record_accounted_for", sending.sent + failed == sending.records);
+        let figures = [
+            ("capture", json!(self.name)),
+            ("interface", json!(self.interface)),
+            ("speed", json!(self.speed.to_string())),
+            ("records", json!(sending.records)),
+            ("sent", json!(sending.sent)),
+            ("failed", json!(sending.failed)),
+            ("kernel_dropped", json!(dropped)),
+            ("took_ns", json!(sending.took.as_ns())),
+            ("gap_error_ns", json!(sending.gap_error.percentiles())),
+        ];
+        report.extra.extend(figures.map(|(name, value)| (name.to_owned(), value)));
+        report
+    }
+
+    fn print(&self, report: &Report, sending: &Sending, dropped: u64) -> Result<(), Failure> {
         if self.json {
-            let text = json!({
-                "capture": self.name,
-                "interface": self.interface,
-                "speed": self.speed.to_string(),
-                "records": sending.records,
-                "sent": sending.sent,
-                "failed": sending.failed,
-                "kernel_dropped": dropped,
-                "took_ns": sending.took.as_ns(),
-                "lateness_ns": lateness,
-                "gap_error_ns": gaps,
-            });
-            return print(&format!("{text:#}\n"));
+            return print(&report.to_json());
         }
+        let (lateness, gaps) = (sending.lateness.percentiles(), sending.gap_error.percentiles());
         let mut text = format!(
             "{} records of {} on {} at {}: {} sent in {}\n",
             sending.records, self.name, self.interface, self.speed, sending.sent, sending.took

@@ -8,7 +8,7 @@ use crate::frame::{Frame, FrameStore as _};
 use crate::line::{ETHERNET_OVERHEAD_BYTES, FRAME_BYTES_MIN};
 use crate::measure::LatencyHistogram;
 use crate::time::{Duration, Time};
-use crate::xdp::{Clock, Port, TxRefused, UmemStore};
+use crate::xdp::{Clock, LinkState, Port, TxRefused, UmemStore};
 
 /// Frames pushed between two kicks when sending is behind its plan.
 const BATCH: u32 = 32;
@@ -16,13 +16,15 @@ const BATCH: u32 = 32;
 const STUCK: Duration = Duration::from_secs(1);
 /// The first record is sent this long after the run starts.
 const LEAD: Duration = Duration::from_ms(1);
+/// How often the interface and the signal are looked at.
+const LOOK_EVERY: Duration = Duration::from_ms(5);
 /// Waits longer than this sleep; shorter ones spin, since a sleep ends late.
 const SPIN: Duration = Duration::from_us(200);
 
 /// What was sent.
 #[derive(Debug, Default)]
 pub struct Sending {
-    /// Records to send, over all loops; those without a byte included.
+    /// Records to send, over all loops; those without a byte included. Each was sent or is in `failed`.
     pub records: u64,
     /// Handed to the kernel.
     pub sent: u64,
@@ -34,20 +36,46 @@ pub struct Sending {
     pub gap_error: LatencyHistogram,
     /// From the first to the last.
     pub took: Duration,
-    /// The run was ended by a signal.
+    /// The run was ended by a signal; what was left is in `failed` as `interrupted`.
     pub interrupted: bool,
+    /// The interface went away; what was left is in `failed` as `interface_vanished`.
+    pub vanished: bool,
 }
 
-/// Sends `capture` on `port` `loops` times.
+/// Looks at what goes on beside the sending: the interface, a signal, the progress bar.
+struct Lookout<'a> {
+    /// Told how many records are done; answers whether to go on.
+    watch: &'a mut dyn FnMut(u64) -> bool,
+    next_look: Time,
+    vanished: bool,
+}
+
+impl Lookout<'_> {
+    /// False when the run is to end. Looks only now and then, unless a wait is ahead.
+    fn look(&mut self, now: Time, done: u64, port: &mut Port, store: &mut UmemStore) -> bool {
+        if now < self.next_look {
+            return true;
+        }
+        self.next_look = now + LOOK_EVERY;
+        self.vanished |= port.poll_state(store).interface.link == LinkState::Vanished;
+        !self.vanished && (self.watch)(done)
+    }
+}
+
+/// Sends `capture` on `port` `loops` times. `watch` is told every some milliseconds how many records
+/// are done, and answers whether to go on.
 pub fn send(
     capture: &Preloaded,
     port: &mut Port,
     store: &mut UmemStore,
     speed: Speed,
     loops: u64,
-    mut interrupted: impl FnMut() -> bool,
+    watch: &mut dyn FnMut(u64) -> bool,
 ) -> Sending {
-    let mut sending = Sending::default();
+    let each = capture.len() as u64 + capture.zero_length();
+    let mut sending = Sending { records: each.saturating_mul(loops), ..Sending::default() };
+    let mut lookout = Lookout { watch, next_look: Time::ZERO, vanished: false };
+    let mut done = 0;
     let mut pacer = Pacer::new(speed);
     let clock = Clock::start(1);
     let start = clock.now() + LEAD;
@@ -58,7 +86,7 @@ pub fn send(
             pacer.next_loop();
         }
         if capture.zero_length() > 0 {
-            sending.records += capture.zero_length();
+            done += capture.zero_length();
             *sending.failed.entry("zero_length").or_default() += capture.zero_length();
         }
         for (at, bytes) in capture.records() {
@@ -69,11 +97,12 @@ pub fn send(
                 port.kick();
                 unkicked = 0;
             }
-            if !wait(&clock, planned, port, store, &mut interrupted) {
-                sending.interrupted = true;
+            if !wait(&clock, planned, done, port, store, &mut lookout) {
+                sending.vanished = lookout.vanished;
+                sending.interrupted = !lookout.vanished;
                 break 'run;
             }
-            sending.records += 1;
+            done += 1;
             match push(&clock, bytes, port, store) {
                 Ok(()) => {
                     unkicked += 1;
@@ -91,6 +120,11 @@ pub fn send(
             }
         }
     }
+    let left = sending.records - done;
+    if left > 0 {
+        let why = if sending.vanished { "interface_vanished" } else { "interrupted" };
+        *sending.failed.entry(why).or_default() += left;
+    }
     let deadline = clock.now() + STUCK;
     loop {
         port.kick();
@@ -106,15 +140,16 @@ pub fn send(
 fn wait(
     clock: &Clock,
     until: Time,
+    done: u64,
     port: &mut Port,
     store: &mut UmemStore,
-    interrupted: &mut impl FnMut() -> bool,
+    lookout: &mut Lookout<'_>,
 ) -> bool {
     loop {
-        if interrupted() {
+        let now = clock.now();
+        if !lookout.look(now, done, port, store) {
             return false;
         }
-        let now = clock.now();
         if now >= until {
             return true;
         }
