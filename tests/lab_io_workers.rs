@@ -197,3 +197,25 @@ fn the_gated_clock_refuses_io_workers_whoever_asks_for_it() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("switch s1 has I/O workers") && said.contains("--clock free"), "{said}");
 }
+
+#[test]
+fn a_core_that_is_not_there_ends_the_run_and_is_named() {
+    if !namespaces::available() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("lab.toml");
+    let text = format!(
+        "name = \"t{}-core\"\n[run]\nclock = \"free\"\nduration = \"600s\"\n[lab]\nring = 256\n\
+         [switch.s1]\nbuffer = \"1MB\"\nio_workers = 1\nio_cores = [4000]\n[host.a1]\n\
+         [[link]]\nends = [\"a1:eth0\", \"s1:1\"]\n",
+        std::process::id()
+    );
+    std::fs::write(&file, text).expect("a file");
+    let (file, run_dir) = (file.to_str(), folder.path().join("run"));
+    let (file, run_dir) = (file.expect("UTF-8"), run_dir.to_str().expect("UTF-8"));
+    let output = tailwater(&["lab", "run", file, "--run-dir", run_dir]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot run on core 4000"), "{said}");
+}

@@ -143,8 +143,10 @@ fn workers_wanted(topology: &Topology) -> usize {
 
 /// What every worker thread does first: goes to its core, and drops every capability.
 fn settle(core: Option<usize>) -> Result<(), String> {
+    // Asked first, since a number beyond the kernel's set of cores is a panic there.
     if let Some(core) = core
-        && !core_affinity::set_for_current(core_affinity::CoreId { id: core })
+        && !(cores().contains(&core)
+            && core_affinity::set_for_current(core_affinity::CoreId { id: core }))
     {
         return Err(format!("cannot run on core {core}: this machine does not offer it"));
     }
