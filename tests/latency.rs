@@ -151,7 +151,7 @@ fn a_round_trip_comes_back_from_a_reflector() {
     let pair = Pair::new(1, 1_500);
     let dir = tempfile::tempdir().expect("a directory");
     let mut reflector = Command::new(env!("CARGO_BIN_EXE_tailwater"))
-        .args(["latency", "--reflect", &format!("b0@{}", pair.b)])
+        .args(["latency", "--busy-poll", "--reflect", &format!("b0@{}", pair.b)])
         .stderr(std::process::Stdio::piped())
         .stdout(std::process::Stdio::null())
         .spawn()
@@ -159,6 +159,12 @@ fn a_round_trip_comes_back_from_a_reflector() {
     let mut ready = String::new();
     let stderr = reflector.stderr.take().expect("piped");
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stderr), &mut ready).expect("a line");
+    // What opened the port is given up before the first frame.
+    let status = std::fs::read_to_string(format!("/proc/{}/status", reflector.id()));
+    let status = status.expect("it runs");
+    let of = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    assert_eq!((of("CapEff:"), of("NoNewPrivs:")), (Some("0000000000000000"), Some("1")));
+    assert_eq!(of("CapPrm:"), Some("0000000000000000"));
     let (code, out, err) = tailwater(&[
         "latency",
         "--tx",

@@ -13,7 +13,7 @@ use crate::measure::draw::{draw, show_ns};
 use crate::measure::latency::schedule::{frame_rate, wire_bps};
 use crate::measure::latency::{
     Bench, BenchConfig, BenchError, Carrier, End, Schedule, SearchLimits, SweepConfig, TrialPlan,
-    probe, reflect, sweep,
+    give_up_privileges, probe, reflect, sweep,
 };
 use crate::measure::report::{Clock, Driver};
 use crate::measure::{LatencyHistogram, Progress, Report, RunDir, Style};
@@ -76,7 +76,8 @@ pub struct LatencyArgs {
     /// Destination address of the frames [default: that of --rx, or broadcast]
     #[arg(long, value_name = "MAC")]
     dst_mac: Option<MacAddr>,
-    /// Spin always: the lowest latency, a whole core per loop
+    /// Spin always, and have the kernel poll the sockets where it allows that: the lowest latency, a
+    /// whole core per loop
     #[arg(long)]
     busy_poll: bool,
     /// Entries of the RX and TX rings, a power of two
@@ -154,9 +155,11 @@ impl LatencyArgs {
     fn run_reflector(&self, end: &End) -> Result<(), Failure> {
         let stop = interrupt::install()?;
         let done = reflect(&self.bench_config(end)?, stop, |port| {
+            give_up_privileges()?;
             if !self.quiet {
                 eprintln!("ready: reflecting on {} until interrupted", port.name());
             }
+            Ok(())
         })?;
         if self.json {
             let document = serde_json::json!({
@@ -179,6 +182,15 @@ impl LatencyArgs {
         let stop = interrupt::install()?;
         let wall = crate::xdp::clock::monotonic_ns();
         let mut bench = Bench::open(config, stop)?;
+        // Made while root may still write in somebody else's directory.
+        let run_dir = match RunDir::create("latency", self.run_dir.as_deref()) {
+            Ok(run_dir) => run_dir,
+            Err(error) => {
+                bench.close();
+                return Err(error.into());
+            }
+        };
+        give_up_privileges()?;
         let mut report = Report::new("latency", Driver::Xdp, Clock::Free, 0);
         let result = if self.sweep {
             self.run_sweep(&mut bench, &mut report, frame_bytes)
@@ -208,7 +220,6 @@ impl LatencyArgs {
         report.wall_ns = crate::xdp::clock::monotonic_ns() - wall;
         report.duration_ns = report.wall_ns;
 
-        let run_dir = RunDir::create("latency", self.run_dir.as_deref())?;
         run_dir.write_config(&self.effective(tx))?;
         for (name, histogram) in &histograms {
             run_dir.write_histogram(name, histogram)?;

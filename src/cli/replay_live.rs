@@ -13,7 +13,7 @@ use crate::measure::{Progress, Report, RunDir};
 use crate::replay::live::{self, Sending};
 use crate::replay::{CaptureReader, Preloaded, Speed, Stopped};
 use crate::time::Duration;
-use crate::xdp::{ChunkSize, NetNs, Port, PortConfig, PortError, Steering, UmemStore};
+use crate::xdp::{ChunkSize, NetNs, Port, PortConfig, PortError, Steering, UmemStore, privileges};
 
 /// UMEM of the sender: 64 MiB.
 const CHUNKS: u32 = 16_384;
@@ -69,6 +69,10 @@ impl Live<'_> {
             "# tailwater replay {name} --live {} --speed {} --loop {}\n",
             self.interface, self.speed, self.loops
         ))?;
+        // The socket is open and the directory made: nothing more needs a capability.
+        privileges::forbid_new_privileges()
+            .and_then(|()| privileges::drop_all())
+            .map_err(|error| Failure::Running(format!("cannot drop capabilities: {error}")))?;
         let total = (capture.len() as u64).saturating_mul(self.loops);
         let progress = Progress::over_items(name, total, self.quiet || self.json);
         let mut watch = |done| {

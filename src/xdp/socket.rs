@@ -60,6 +60,13 @@ pub struct BusyPoll {
     pub budget: u32,
 }
 
+impl Default for BusyPoll {
+    /// 20 us and 64 packets, which is what one NAPI poll takes.
+    fn default() -> Self {
+        Self { micros: 20, budget: 64 }
+    }
+}
+
 /// How a socket binds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SocketOptions {

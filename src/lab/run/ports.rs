@@ -41,9 +41,6 @@ fn open_store<'a>(
     UmemStore::new(chunk_size, count).map_err(|error| lacks(error.to_string()))
 }
 
-/// What the kernel's busy polling is told: DPDK's and the kernel's own figures for AF_XDP.
-const BUSY_POLL: BusyPoll = BusyPoll { micros: 20, budget: 64 };
-
 /// How the port on `interface` is opened.
 fn port_config(
     topology: &Topology,
@@ -57,7 +54,7 @@ fn port_config(
     };
     let mut config = PortConfig::new(netns, &interface.name);
     config.rings = RingSizes::of(topology.ring_entries());
-    config.busy_poll = topology.lab.busy_poll.then_some(BUSY_POLL);
+    config.busy_poll = topology.lab.busy_poll.then(BusyPoll::default);
     if let Some(external) = external {
         config.queues.clone_from(&external.queues);
         config.steering = external.steering.clone();

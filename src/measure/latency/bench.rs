@@ -19,8 +19,8 @@ use super::trial::{
 use crate::time::{Duration, Time};
 use crate::wire::{MacAddr, WireError};
 use crate::xdp::{
-    Attach, ChunkSize, Clock, Match, NetNs, Port, PortConfig, PortError, RingSizes, Steering,
-    UmemStore, ZeroCopy,
+    Attach, BusyPoll, ChunkSize, Clock, Match, NetNs, Port, PortConfig, PortError, RingSizes,
+    Steering, UmemStore, ZeroCopy, privileges,
 };
 
 /// An interface and where it is: `IF` or `IF@NETNS`.
@@ -112,6 +112,7 @@ impl BenchConfig {
         config.rings = RingSizes::of(self.ring_entries);
         config.zero_copy = self.zero_copy;
         config.attach = self.attach;
+        config.busy_poll = self.busy_poll.then(BusyPoll::default);
         config.allow_default_route = self.allow_default_route;
         config
     }
@@ -347,7 +348,14 @@ impl Far {
                     return;
                 }
             };
-            let _ = ready.send(Ok(()));
+            // The sockets are open: this thread needs no capability any more.
+            let given_up = give_up_privileges();
+            let failed = given_up.is_err();
+            let _ = ready.send(given_up);
+            if failed {
+                rings.port_mut().close(&mut store);
+                return;
+            }
             let mut wait = OsWait::new(clock, config.busy_poll);
             for Order { sender } in inbox {
                 let done = run_sender(sender, &mut store, &mut rings, &mut wait, interrupted);
@@ -377,15 +385,25 @@ pub struct Reflected {
     pub foreign: u64,
 }
 
+/// Drops every capability of the calling thread, for good, once its ports are open.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn give_up_privileges() -> Result<(), BenchError> {
+    privileges::forbid_new_privileges()
+        .and_then(|()| privileges::drop_all())
+        .map_err(system("cannot drop capabilities"))
+}
+
 /// Sends probes of either carrier back from the interface `config.tx` until `stop`. `ready` is
-/// called once the port is open.
+/// called once the port is open, and may end it there.
 ///
 /// # Errors
 /// [`BenchError`], with what mends it.
 pub fn reflect(
     config: &BenchConfig,
     stop: &AtomicBool,
-    ready: impl FnOnce(&Port),
+    ready: impl FnOnce(&Port) -> Result<(), BenchError>,
 ) -> Result<Reflected, BenchError> {
     let mut port = config.port(&config.tx);
     port.steering =
@@ -393,7 +411,10 @@ pub fn reflect(
     let mut store = UmemStore::new(ChunkSize::Bytes4096, config.ring_entries.saturating_mul(6))
         .map_err(system("no memory for the UMEM"))?;
     let mut rings = XdpRings::new(Port::open(&mut store, port)?);
-    ready(rings.port());
+    if let Err(error) = ready(rings.port()) {
+        rings.port_mut().close(&mut store);
+        return Err(error);
+    }
     let mut wait = OsWait::new(Clock::start(1), config.busy_poll);
     let mut reflector = Reflector::new();
     run_reflector(&mut reflector, &mut store, &mut rings, &mut wait, stop);

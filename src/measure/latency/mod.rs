@@ -10,7 +10,7 @@ pub mod search;
 pub mod sweep;
 pub mod trial;
 
-pub use bench::{Bench, BenchConfig, BenchError, End, reflect};
+pub use bench::{Bench, BenchConfig, BenchError, End, give_up_privileges, reflect};
 pub use ends::{Received, Receiver, Reflector, Sender, Sent, Stall};
 pub use probe::{Carrier, Probe};
 pub use schedule::Schedule;
