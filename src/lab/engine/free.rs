@@ -144,6 +144,11 @@ impl<P> FreePort<P> {
         &self.io
     }
 
+    /// The rings, when the port has nothing that is delayed.
+    pub fn into_io(self) -> P {
+        self.io
+    }
+
     /// The direction towards the port; `sent` in its books is what came out of the ring.
     pub const fn towards(&self) -> &LinkModel {
         &self.towards

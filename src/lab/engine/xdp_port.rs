@@ -64,6 +64,11 @@ impl XdpPort {
         &self.port
     }
 
+    /// The port itself, still open.
+    pub fn into_port(self) -> Port {
+        self.port
+    }
+
     /// Closes the sockets; the chunks of their rings are back in the store.
     pub fn close(&mut self, store: &mut UmemStore) {
         if let Some(Ok(Ok(opened))) = self.opening.take().map(|opening| opening.recv()) {
