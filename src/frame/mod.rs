@@ -96,11 +96,19 @@ impl DerefMut for ParkedFrame {
 }
 
 impl Drop for Frame {
+    // Inlined and by value: a frame whose address is taken cannot stay in a register.
+    #[inline]
     fn drop(&mut self) {
-        // While a panic unwinds, owners drop their queues; a second panic would hide the first.
-        if !std::thread::panicking() {
-            panic!("frame {} of {} bytes dropped without its store", self.head, self.len);
-        }
+        lost(self.head, self.len);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn lost(head: u32, len_bytes: u32) {
+    // While a panic unwinds, owners drop their queues; a second panic would hide the first.
+    if !std::thread::panicking() {
+        panic!("frame {head} of {len_bytes} bytes dropped without its store");
     }
 }
 

@@ -60,6 +60,7 @@ macro_rules! either {
 }
 
 impl<S: FrameStore> Node<S> for Device {
+    #[inline]
     fn on_frame(&mut self, now: Time, store: &mut S, port: PortId, frame: Frame) {
         either!(self, node => node.on_frame(now, store, port, frame));
     }
@@ -68,12 +69,22 @@ impl<S: FrameStore> Node<S> for Device {
         either!(self, node => node.on_timer(now, store));
     }
 
+    #[inline]
     fn next_ready_port(&mut self, now: Time) -> Option<PortId> {
         either!(self, node => Node::<S>::next_ready_port(&mut **node, now))
     }
 
+    #[inline]
     fn poll_transmit(&mut self, now: Time, store: &mut S, port: PortId) -> Option<Transmission> {
-        either!(self, node => node.poll_transmit(now, store, port))
+        let sent = match self {
+            Self::Switch(switch) => return switch.poll_transmit(now, store, port),
+            Self::Host(host) => host.poll_transmit(now, store, port),
+            Self::Source(source) => source.poll_transmit(now, store, port),
+        };
+        // Taken apart, so that what those calls leave in memory does not keep the switch's
+        // transmission, which needs no memory, there too.
+        let Transmission { frame, starts, ends } = sent?;
+        Some(Transmission { frame, starts, ends })
     }
 
     fn next_deadline(&self) -> Time {

@@ -148,6 +148,7 @@ impl LinkModel {
 
     /// The fate of a frame whose last bit departs at `departs`. Called once per frame, in the order
     /// of departures; the frame counts as sent.
+    #[inline]
     pub fn send(&mut self, departs: Time) -> Fate {
         self.counters.sent += 1;
         while let Some((_, change)) =

@@ -176,6 +176,7 @@ impl<N> Station<N> {
     }
 
     /// The node's next transmission at `now`, or None when no port is ready.
+    #[inline(always)]
     pub fn take_out<S: FrameStore>(
         &mut self,
         now: Time,
@@ -203,10 +204,22 @@ impl<N> Station<N> {
         frame: &Frame,
     ) {
         if let Some(tap) = &mut self.ports[port.index()].tap {
-            self.tap_bytes.clear();
-            store.copy_out(frame, &mut self.tap_bytes);
-            tap.on_wire(at, direction, &self.tap_bytes);
+            Self::copy_to_tap(tap.as_mut(), &mut self.tap_bytes, at, store, direction, frame);
         }
+    }
+
+    #[inline(never)]
+    fn copy_to_tap<S: FrameStore>(
+        tap: &mut dyn Tap,
+        bytes: &mut Vec<u8>,
+        at: Time,
+        store: &S,
+        direction: Direction,
+        frame: &Frame,
+    ) {
+        bytes.clear();
+        store.copy_out(frame, bytes);
+        tap.on_wire(at, direction, bytes);
     }
 
     /// Gives every frame that flies towards the node, and every frame that it holds, back to the

@@ -514,6 +514,8 @@ impl<S: FrameStore> Node<S> for Switch {
         self.egress.ready.first()
     }
 
+    // Inlined, the transmission stays in registers: written to memory in halves and read back whole
+    // it stalls the loads.
     #[inline(always)]
     fn poll_transmit(&mut self, now: Time, _store: &mut S, port: PortId) -> Option<Transmission> {
         if !self.egress.ready.is_ready(port) {

@@ -19,8 +19,9 @@ mod ring;
 mod socket;
 pub mod store;
 mod sys;
+mod tsc;
 
-pub use clock::Clock;
+pub use clock::{Clock, ClockReader};
 pub use counters::{PortCounters, TxRefused};
 pub use idle::Idle;
 pub use interface::{InterfaceState, LinkState};

@@ -330,9 +330,11 @@ impl UmemStore {
         self.chunks[last as usize].next = next;
     }
 
-    /// Makes a frame of a received chain.
+    /// Makes a frame of a received chain. Its header will be read soon: the cache fetches it
+    /// while the rest of the burst is received.
     pub(crate) fn adopt(&mut self, head: u32, len_bytes: u32) -> Frame {
         self.frames_out += 1;
+        self.memory.prefetch(self.place(head).start);
         Frame::new(head, len_bytes)
     }
 

@@ -85,6 +85,7 @@ impl<P> FreePort<P> {
     }
 
     /// Puts a frame into the TX ring; one that finds it full for good is dropped and counted.
+    #[inline]
     fn push<S: FrameStore>(&mut self, store: &mut S, frame: Frame)
     where
         P: PortIo<S>,
@@ -100,6 +101,7 @@ impl<P> FreePort<P> {
     }
 
     /// Sends what the node has handed over, after the link's delay where that is added here.
+    #[inline]
     fn transmit<S: FrameStore>(&mut self, now: Time, store: &mut S, sent: Transmission)
     where
         P: PortIo<S>,
@@ -352,15 +354,31 @@ impl<N, P> FreeStation<N, P> {
         self.served = now;
         let ports = &mut self.ports;
         self.station.take_in(now, store, |port, _| ports[port.index()].towards.delivered());
-        for _ in 0..SENDS_PER_TURN {
-            let Some((number, sent)) = self.station.take_out(now, store) else { break };
+        let mut left = SENDS_PER_TURN;
+        let mut is_fresh = false;
+        while left > 0 {
+            let Some((number, sent)) = self.station.take_out(now, store) else {
+                // The clock is read when nothing can go by the last reading, not for each frame: a
+                // frame may have taken longer than its time on the wire, and then the next can go.
+                let next = self.station.next_event();
+                if is_fresh || next == Time::NEVER {
+                    break;
+                }
+                now = pace.now();
+                is_fresh = true;
+                if next > now {
+                    break;
+                }
+                continue;
+            };
+            is_fresh = false;
+            left -= 1;
             let port = &mut self.ports[number.index()];
             port.transmit(now, store, sent);
             if !port.io.has_room() {
                 port.held = true;
                 self.station.node_mut().hold(now, number, true);
             }
-            now = pace.now();
         }
         true
     }
