@@ -25,6 +25,9 @@ const NEVER_TICK: u64 = u64::MAX >> TICK_BITS;
 /// The port, and whether it is static.
 const PLACE_MASK: u64 = 0xffff;
 
+/// Lower bits of the hash's product that are not used; as many as the largest table has are above.
+const HASH_SHIFT: u32 = 38;
+
 /// How far from home a station may be put.
 const PROBES_MAX: usize = 64;
 
@@ -54,7 +57,7 @@ pub struct MacTableCounters {
 pub(super) struct MacTable {
     /// Key, and value: the tick when it expires (48 bits), [`STATIC`], the port.
     slots: Vec<[u64; 2]>,
-    hash_shift: u32,
+    hash_mask: u64,
     entries_max: usize,
     entries: usize,
     /// Entries that are not static.
@@ -84,7 +87,7 @@ impl MacTable {
         let pass_gap = ageing / SWEEPS_PER_AGEING;
         Self {
             slots: vec![[0; 2]; slots],
-            hash_shift: u64::BITS - slots.trailing_zeros(),
+            hash_mask: slots as u64 - 1,
             entries_max,
             entries: 0,
             learned: 0,
@@ -110,8 +113,10 @@ impl MacTable {
 
     #[inline(always)]
     fn home(&self, key: u64) -> usize {
-        // Fibonacci hashing; the fold lets the maker's half of an address reach every bit.
-        let hash = (key ^ key >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.hash_shift;
+        // Fibonacci hashing; the fold lets the maker's half of an address reach every bit, and the
+        // middle of the product has enough of them for every table.
+        let product = (key ^ key >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let hash = (product >> HASH_SHIFT) & self.hash_mask;
         // At most as many bits as the number of slots has.
         #[allow(clippy::cast_possible_truncation, reason = "fewer bits than a usize has")]
         let home = hash as usize;

@@ -48,9 +48,11 @@ impl Ready {
     #[inline]
     fn wait(&mut self, free_at: Time, port: PortId) {
         match self.waiting.back() {
-            Some((last, _)) if *last <= free_at => self.waiting.push_back((free_at, port)),
-            _ => self.wait_before(free_at, port),
+            Some((last, _)) if *last > free_at => return self.wait_before(free_at, port),
+            Some(_) => {}
+            None => self.next_free = free_at,
         }
+        self.waiting.push_back((free_at, port));
     }
 
     #[inline(never)]
