@@ -26,7 +26,7 @@ const NEVER_TICK: u64 = u64::MAX >> TICK_BITS;
 const PLACE_MASK: u64 = 0xffff;
 
 /// Lower bits of the hash's product that are not used; as many as the largest table has are above.
-const HASH_SHIFT: u32 = 38;
+const HASH_SHIFT: u32 = 40;
 
 /// How far from home a station may be put.
 const PROBES_MAX: usize = 64;
