@@ -326,6 +326,36 @@ fn tap_hears(site: &Site) {
 }
 
 #[test]
+fn an_interface_that_the_world_is_reached_by_is_not_taken_unasked() {
+    if !namespaces::available() {
+        return;
+    }
+    let site = Site::new(1, 1);
+    run(&format!("ip -n {} addr add 10.9.0.100/24 dev e1", site.at(0)));
+    run(&format!("ip -n {} route add default via 10.9.0.1", site.at(0)));
+    let file = site.folder.path().join("switch.toml");
+    let text = format!("name = \"{}\"\n[switch.s1]\n{}", site.name, site.external(1, ""));
+    std::fs::write(&file, text).expect("a file");
+    let switch = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tailwater"));
+        command.arg("switch").arg(&file).args(["--json", "--duration", "100ms", "--run-dir"]);
+        let dir = site.folder.path().join(format!("run{}", more.len()));
+        let output = command.arg(dir).args(more).output().expect("it starts");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), output.stdout, error)
+    };
+    let (code, out, error) = switch(&[]);
+    assert_eq!((code, out.len()), (Some(2), 0), "{error}");
+    assert!(error.contains("s1:1") && error.contains("--allow-default-route"), "{error}");
+    // Asked for, it is; and it ends by itself, with one document on stdout.
+    let (code, out, error) = switch(&["--allow-default-route"]);
+    assert_eq!(code, Some(0), "{error}");
+    let report: serde_json::Value = serde_json::from_slice(&out).expect("one JSON document");
+    assert_eq!(report["duration_ns"], 100_000_000);
+    assert!(error.lines().any(|line| line == "ready"), "{error}");
+}
+
+#[test]
 fn what_cannot_be_run_is_said() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("x.toml");

@@ -123,8 +123,7 @@ impl Live<'_> {
         report.wall_ns = sending.took.as_ns();
         report.lateness_ns = sending.lateness.percentiles();
         let failed: u64 = sending.failed.values().sum();
-        report
-            .set_invariant("every_record_accounted_for", sending.sent + failed == sending.records);
+        report.set_invariant("records_accounted_for", sending.sent + failed == sending.records);
         let figures = [
             ("capture", json!(self.name)),
             ("interface", json!(self.interface)),

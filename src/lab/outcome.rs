@@ -77,10 +77,8 @@ impl Finished {
                     let value = serde_json::json!({ "host": source.name(), "counts": counts });
                     report.extra.insert("replay".to_owned(), value);
                     let SourceCounts { records, sent, dropped, unsent } = counts;
-                    report.set_invariant(
-                        "every_record_accounted_for",
-                        sent + dropped + unsent == records,
-                    );
+                    report
+                        .set_invariant("records_accounted_for", sent + dropped + unsent == records);
                 }
             }
         }

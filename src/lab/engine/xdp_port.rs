@@ -7,7 +7,7 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 use super::port_io::{PortIo, SendFull};
 use crate::frame::{Frame, FrameStore as _};
 use crate::xdp::{
-    LinkState, OpenedPort, Port, PortCounters, PortError, PortPlan, TxRefused, UmemStore,
+    LinkState, OpenedPort, Port, PortCounters, PortError, PortPlan, TxRefused, UmemStore, XdpMode,
 };
 
 /// Frames taken from a ring at once.
@@ -41,6 +41,9 @@ pub enum LabPort {
 #[derive(Debug)]
 pub struct XdpPort {
     port: Port,
+    /// As last opened: a port that has vanished knows it no more.
+    mode: Option<XdpMode>,
+    zero_copy: bool,
     up: bool,
     refused: u64,
     opener: Sender<OpenRequest>,
@@ -50,13 +53,28 @@ pub struct XdpPort {
 
 impl XdpPort {
     /// An open port; `opener` leads to the thread that opens it again.
-    pub const fn new(port: Port, opener: Sender<OpenRequest>) -> Self {
-        Self { port, up: true, refused: 0, opener, opening: None, polls_to_wait: 0 }
+    pub fn new(port: Port, opener: Sender<OpenRequest>) -> Self {
+        let (mode, zero_copy) = (port.xdp_mode(), port.is_zero_copy());
+        Self {
+            port,
+            mode,
+            zero_copy,
+            up: true,
+            refused: 0,
+            opener,
+            opening: None,
+            polls_to_wait: 0,
+        }
     }
 
     /// The rings' counters, with the kernel's.
     pub fn counters(&self) -> PortCounters {
         self.port.counters()
+    }
+
+    /// Where its program is or was last attached, and whether frames went without copies.
+    pub const fn mode(&self) -> (Option<XdpMode>, bool) {
+        (self.mode, self.zero_copy)
     }
 
     /// The port itself.
@@ -82,6 +100,7 @@ impl XdpPort {
             Some(Ok(Ok(opened))) => {
                 self.opening = None;
                 self.port.restart(opened);
+                (self.mode, self.zero_copy) = (self.port.xdp_mode(), self.port.is_zero_copy());
             }
             Some(Ok(Err(_))) => {
                 self.opening = None;

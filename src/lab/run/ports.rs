@@ -16,7 +16,9 @@ use crate::lab::topology::{External, NodeId, Topology};
 use crate::node::PortId;
 use crate::sim::Station;
 use crate::xdp::plan::queue_count;
-use crate::xdp::{BusyPoll, ChunkSize, NetNs, Port, PortConfig, PortError, RingSizes, UmemStore};
+use crate::xdp::{
+    BusyPoll, ChunkSize, NetNs, Port, PortConfig, PortError, RingSizes, UmemStore, XdpMode,
+};
 
 /// The UMEM of a worker that runs `nodes`.
 fn open_store<'a>(
@@ -227,9 +229,9 @@ pub(super) fn port_figures(
     store: &mut UmemStore,
 ) -> Option<(String, serde_json::Value)> {
     let LabPort::Xdp(xdp) = port else { return None };
-    let mode = xdp.port().xdp_mode().map(|mode| mode.name());
+    let (mode, zero_copy) = xdp.mode();
+    let mode = mode.map(XdpMode::name);
     let queues = xdp.port().queue_numbers().to_vec();
-    let zero_copy = xdp.port().is_zero_copy();
     xdp.close(store);
     let counted = xdp.counters();
     let mut figures = serde_json::Map::new();
