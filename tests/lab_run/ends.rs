@@ -103,8 +103,9 @@ fn signals_and_lab_down_end_a_run_with_130_its_report_and_nothing_left() {
         let report = lab.assert_sound(&dir);
         assert_eq!((&report["interrupted"], &report["clock"]), (&true.into(), &clock.into()));
         assert!(report["switches"]["s1"]["received"].as_u64() >= Some(100));
+        // By the free clock a machine that is busy elsewhere may overflow the kernel's queues.
         for link in report["links"].as_object().expect("links").values() {
-            assert_eq!(link["kernel_dropped"], 0, "{link}");
+            assert!(clock == "free" || link["kernel_dropped"] == 0, "{link}");
         }
     }
 }

@@ -91,7 +91,7 @@ impl Gate {
                 std::hint::spin_loop();
                 rounds = rounds.wrapping_add(1);
                 // More workers than cores: the one that is waited for must get to run.
-                if rounds.is_multiple_of(256) {
+                if rounds.is_multiple_of(32) {
                     std::thread::yield_now();
                 }
             }

@@ -15,6 +15,9 @@ use crate::time::{Duration, Time};
 /// How long a noted frame may take through the kernel before it counts as lost.
 const LOST_AFTER: std::time::Duration = std::time::Duration::from_secs(2);
 
+/// Looks at the rings in vain before a worker lets others run.
+const ROUNDS_BEFORE_YIELD: u32 = 32;
+
 /// How long a worker has waited for the kernel; reads the clock once in many rounds.
 #[derive(Debug)]
 struct Patience {
@@ -35,11 +38,10 @@ impl Patience {
     /// this very core.
     fn is_over(&mut self) -> bool {
         self.rounds = self.rounds.wrapping_add(1);
-        if !self.rounds.is_multiple_of(1_024) {
-            return false;
+        if self.rounds.is_multiple_of(ROUNDS_BEFORE_YIELD) {
+            std::thread::yield_now();
         }
-        std::thread::yield_now();
-        self.since.elapsed() > LOST_AFTER
+        self.rounds.is_multiple_of(1_024) && self.since.elapsed() > LOST_AFTER
     }
 }
 

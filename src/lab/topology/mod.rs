@@ -7,11 +7,14 @@
 mod error;
 mod externals;
 mod file;
+mod hosts;
 mod io_workers;
+mod options;
 mod order;
 mod paths;
 mod resolve;
 mod streams;
+mod switches;
 mod value;
 
 #[cfg(test)]
