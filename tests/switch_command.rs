@@ -115,6 +115,10 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // A switch that was killed leaves its state file.
+            let _ = try_run(&format!("{} lab down {}", env!("CARGO_BIN_EXE_tailwater"), self.name));
+        }
         for n in 0..=self.far {
             let _ = try_run(&format!("ip netns del {}", self.at(n)));
         }
