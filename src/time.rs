@@ -189,7 +189,7 @@ impl fmt::Display for Duration {
                 return write!(f, "{whole}.{}{name}", fraction.trim_end_matches('0'));
             }
         }
-        write!(f, "{}ps", self.0)
+        if self.0 == 0 { f.write_str("0s") } else { write!(f, "{}ps", self.0) }
     }
 }
 
@@ -209,6 +209,7 @@ mod tests {
         assert_eq!(Duration::from_us(1_500).to_string(), "1.5ms");
         assert_eq!(Duration::from_ps(1_760).to_string(), "1.76ns");
         assert_eq!(Duration::from_ps(80).to_string(), "80ps");
+        assert_eq!(Duration::ZERO.to_string(), "0s");
         assert_eq!(Time::NEVER.to_string(), "never");
     }
 }

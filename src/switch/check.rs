@@ -318,7 +318,7 @@ mod tests {
             ),
             (
                 refused(|c| c.mac_ageing = Duration::ZERO),
-                "switch s1: mac_ageing: 0ps: stations must be kept for 1us at least (300s is usual)",
+                "switch s1: mac_ageing: 0s: stations must be kept for 1us at least (300s is usual)",
             ),
             (
                 refused(|c| c.priority_to_queue[3] = 8),

@@ -57,6 +57,14 @@ impl Interface {
         u32::try_from(index).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
     }
 
+    /// Whether it is the namespace's loopback; false when it cannot be asked.
+    pub(crate) fn is_loopback(&self) -> bool {
+        let Ok(answer) = self.request(libc::SIOCGIFFLAGS) else { return false };
+        // SAFETY: the kernel wrote this member.
+        let flags = unsafe { answer.ifru_flags };
+        i32::from(flags) & libc::IFF_LOOPBACK != 0
+    }
+
     /// The state of the interface that had `index` when it was opened.
     pub(crate) fn state(&self, index: u32) -> InterfaceState {
         self.state_now(index).unwrap_or(InterfaceState { link: LinkState::Vanished, mtu_bytes: 0 })

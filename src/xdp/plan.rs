@@ -108,6 +108,15 @@ pub enum PortError {
         /// The interface.
         interface: String,
     },
+    /// The interface is how this machine's programs reach each other.
+    #[error(
+        "interface {interface} is the loopback: taking its frames cuts this machine's programs off \
+         from each other. Give --allow-default-route to take it all the same"
+    )]
+    Loopback {
+        /// The interface.
+        interface: String,
+    },
     /// A queue that the interface has not.
     #[error(
         "interface {interface} has no queue {queue}: it has {queues} \
@@ -353,8 +362,13 @@ impl PortPlan {
         if state.link == LinkState::Vanished {
             return Err(no_interface(config));
         }
-        if !config.allow_default_route && carries_default_route(&config.interface) {
-            return Err(PortError::DefaultRoute { interface: name() });
+        if !config.allow_default_route {
+            if carries_default_route(&config.interface) {
+                return Err(PortError::DefaultRoute { interface: name() });
+            }
+            if interface.is_loopback() {
+                return Err(PortError::Loopback { interface: name() });
+            }
         }
         let attachment = match &config.attachment {
             Some(attachment) => Arc::clone(attachment),

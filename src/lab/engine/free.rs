@@ -256,7 +256,13 @@ where
                     work(now, self.stations.iter_mut().map(|s| s.station.node_mut()).collect());
                 }
                 Visit::Link { station, port, change } => {
-                    self.stations[station].ports[port.index()].change_link(change);
+                    let FreeStation { station, ports, .. } = &mut self.stations[station];
+                    ports[port.index()].change_link(change);
+                    // The node is told, as it is of a planned change.
+                    if let LinkChange::Down | LinkChange::Up = change {
+                        let up = change == LinkChange::Up;
+                        station.node_mut().on_link(now, &mut self.store, port, up);
+                    }
                 }
             }
         }
