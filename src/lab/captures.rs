@@ -70,7 +70,7 @@ impl Captures {
                 if !all && !wanted.contains(&port.name) {
                     continue;
                 }
-                let path = directory.join(format!("{}.pcapng", port.name.replace([':', '/'], "_")));
+                let path = directory.join(file_name(&names, &port.name));
                 let failed = Arc::clone(&captures.failed);
                 let writer = open(&path, &port.name).map_err(|error| {
                     Failure::Running(format!(
@@ -95,6 +95,27 @@ impl Captures {
     }
 }
 
+/// The file of the port `name`: `NODE_PORT.pcapng`, but with the `-` that no name has where the
+/// port of another node would have the same file (`a_b:1` and `a:b_1`).
+fn file_name(names: &[&str], name: &str) -> String {
+    let flat = |name: &str| name.replace(':', "_");
+    let shared = names.iter().filter(|other| flat(other) == flat(name)).count() > 1;
+    let stem = if shared { name.replace(':', "-") } else { flat(name) };
+    format!("{stem}.pcapng")
+}
+
 fn open(path: &Path, port: &str) -> io::Result<CaptureWriter<BufWriter<File>>> {
     CaptureWriter::new(BufWriter::new(File::create(path)?), [port])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_port_has_a_file_of_its_own() {
+        let names = ["a_b:1", "a:b_1", "a:1"];
+        let files = names.map(|name| file_name(&names, name));
+        assert_eq!(files, ["a_b-1.pcapng", "a-b_1.pcapng", "a_1.pcapng"]);
+    }
 }

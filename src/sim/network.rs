@@ -35,17 +35,17 @@ pub struct Network<N, S> {
     now: Time,
     started: bool,
     /// When a frame last moved.
-    last_moved: Time,
     link_hops: u64,
 }
 
 /// A run without a set end is asked at each multiple of this whether all nodes are quiet.
 pub const QUIET_SLICE: Duration = Duration::from_us(100);
 
-/// The end of a run whose last frame moved at `last_moved`: the next multiple of [`QUIET_SLICE`].
-pub const fn quiet_end(last_moved: Time) -> Time {
+/// The end of a run in which a node was last not quiet at `last_busy`: the next multiple of
+/// [`QUIET_SLICE`].
+pub const fn quiet_end(last_busy: Time) -> Time {
     let slice = QUIET_SLICE.as_ps();
-    Time::from_ps((last_moved.as_ps() / slice + 1).saturating_mul(slice))
+    Time::from_ps((last_busy.as_ps() / slice + 1).saturating_mul(slice))
 }
 
 impl<S: FrameStore, N: Node<S>> Network<N, S> {
@@ -60,7 +60,6 @@ impl<S: FrameStore, N: Node<S>> Network<N, S> {
             agenda: Agenda::new(0),
             now: Time::ZERO,
             started: false,
-            last_moved: Time::ZERO,
             link_hops: 0,
         }
     }
@@ -195,11 +194,6 @@ impl<S: FrameStore, N: Node<S>> Network<N, S> {
         self.stations.iter().all(Station::is_quiet)
     }
 
-    /// When a frame last moved.
-    pub const fn last_moved(&self) -> Time {
-        self.last_moved
-    }
-
     fn start(&mut self) {
         if self.started {
             return;
@@ -212,18 +206,15 @@ impl<S: FrameStore, N: Node<S>> Network<N, S> {
     }
 
     fn step(&mut self, now: Time, index: usize) {
-        let (wires, hops, last_moved) =
-            (&mut self.wires, &mut self.link_hops, &mut self.last_moved);
+        let (wires, hops) = (&mut self.wires, &mut self.link_hops);
         let (away, into) = (&self.away[index], &self.into[index]);
         self.stations[index].take_in(now, &mut self.store, |port, _| {
             *hops += 1;
-            *last_moved = now;
             if let Some(wire) = into[port.index()] {
                 wires[wire].model.delivered();
             }
         });
         while let Some((port, sent)) = self.stations[index].take_out(now, &mut self.store) {
-            *last_moved = now;
             let Some(number) = away[port.index()] else {
                 self.store.release(sent.frame);
                 continue;

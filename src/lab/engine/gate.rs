@@ -18,8 +18,8 @@ pub struct Proposal {
     pub next: Time,
     /// No frame is queued, planned or on its way here.
     pub quiet: bool,
-    /// When a frame last moved here.
-    pub last_moved: Time,
+    /// When a station here was last not quiet.
+    pub last_busy: Time,
 }
 
 /// What the gate answers, the same to all.
@@ -27,7 +27,7 @@ pub struct Proposal {
 pub struct Opening {
     /// Where the next window begins; [`Time::NEVER`] once a stop was asked for or a worker failed.
     pub at: Time,
-    /// When a frame last moved anywhere, once every worker is quiet.
+    /// When a station anywhere was last not quiet, once every worker is.
     pub quiet_since: Option<Time>,
 }
 
@@ -38,7 +38,7 @@ impl Opening {
 #[derive(Debug, Default)]
 struct Slot {
     next: AtomicU64,
-    last_moved: AtomicU64,
+    last_busy: AtomicU64,
     quiet: AtomicBool,
 }
 
@@ -74,7 +74,7 @@ impl Gate {
     pub fn pass(&self, worker: usize, proposal: Proposal, mut meanwhile: impl FnMut()) -> Opening {
         let slot = &self.slots[worker];
         slot.next.store(proposal.next.as_ps(), Ordering::Relaxed);
-        slot.last_moved.store(proposal.last_moved.as_ps(), Ordering::Relaxed);
+        slot.last_busy.store(proposal.last_busy.as_ps(), Ordering::Relaxed);
         slot.quiet.store(proposal.quiet, Ordering::Relaxed);
         let generation = self.generation.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.slots.len() {
@@ -108,7 +108,7 @@ impl Gate {
         let opens_at = if self.stop.load(Ordering::Relaxed) { None } else { least };
         self.opens_at.store(opens_at.unwrap_or(u64::MAX), Ordering::Relaxed);
         let quiet = self.slots.iter().all(|slot| slot.quiet.load(Ordering::Relaxed));
-        let last = self.slots.iter().map(|slot| slot.last_moved.load(Ordering::Relaxed)).max();
+        let last = self.slots.iter().map(|slot| slot.last_busy.load(Ordering::Relaxed)).max();
         self.quiet_since.store(last.filter(|_| quiet).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 

@@ -152,8 +152,8 @@ pub struct GatedWorker<N, S, P> {
     windows: u64,
     /// The start of the last window.
     reached: Time,
-    /// When a frame last moved here.
-    last_moved: Time,
+    /// When a station here was last not quiet.
+    last_busy: Time,
     /// Of what was sent in the last window.
     first_arrival: Time,
 }
@@ -177,7 +177,7 @@ where
             received: Vec::with_capacity(1_024),
             windows: 0,
             reached: Time::ZERO,
-            last_moved: Time::ZERO,
+            last_busy: Time::ZERO,
             first_arrival: Time::NEVER,
         }
     }
@@ -205,7 +205,7 @@ where
             self.agenda.set(index, station.next_event());
         }
         let mut proposal =
-            Proposal { next: self.agenda.first().0, quiet: false, last_moved: Time::ZERO };
+            Proposal { next: self.agenda.first().0, quiet: false, last_busy: Time::ZERO };
         loop {
             let index = self.index;
             let opening = gate.pass(index, proposal, || self.collect());
@@ -232,7 +232,7 @@ where
             let next = self.serve_window(window_end, gate, &mut observe);
             let quiet =
                 self.first_arrival == Time::NEVER && self.stations.iter().all(Station::is_quiet);
-            proposal = Proposal { next, quiet, last_moved: self.last_moved };
+            proposal = Proposal { next, quiet, last_busy: self.last_busy };
         }
     }
 
@@ -265,13 +265,16 @@ where
                 break;
             }
             observe(now, station, self.stations[station].node());
-            let (ports, last_moved) = (&mut self.ports[station], &mut self.last_moved);
+            // A stream over a cut link moves no frame, and yet the run goes on until it has ended.
+            if !self.stations[station].is_quiet() {
+                self.last_busy = now;
+            }
+            let ports = &mut self.ports[station];
             self.stations[station].take_in(now, &mut self.store, |port, _| {
                 ports[port.index()].delivered += 1;
-                *last_moved = now;
             });
             while let Some((port, sent)) = self.stations[station].take_out(now, &mut self.store) {
-                self.last_moved = now;
+                self.last_busy = now;
                 let arrives = self.put(station, port, sent, gate);
                 self.first_arrival = self.first_arrival.min(arrives);
             }

@@ -1,5 +1,7 @@
 //! Gated time equals virtual time, over wires in memory: the engine without a kernel.
 
+use std::path::Path;
+
 use crate::lab::captures::Captures;
 use crate::lab::device::Device;
 use crate::lab::engine::memory_port::{MemoryPort, memory_wire};
@@ -12,6 +14,8 @@ use crate::measure::LatencyHistogram;
 use crate::measure::report::{Clock, Driver};
 use crate::sim::LinkCounters;
 use crate::time::Time;
+
+mod random;
 
 const FABRIC: &str = r#"
 name = "fabric"
@@ -69,12 +73,19 @@ up = true
 "#;
 
 /// Runs the plan in gated time over memory wires with `workers` threads; each of the wires loses
-/// every `lose_every`-th frame, when that is above 0.
-fn gated(topology: &Topology, workers: usize, lose_every: u64) -> (Outcome, Option<String>) {
+/// every `lose_every`-th frame, when that is above 0. Ports are captured into `directory`.
+fn gated(
+    topology: &Topology,
+    workers: usize,
+    lose_every: u64,
+    directory: Option<&Path>,
+) -> (Outcome, Option<String>) {
     let plan = Plan::of(topology).expect("a plan");
+    let mut captures = captures(&plan, directory);
+    let end = topology.run.duration.map(|duration| Time::ZERO + duration);
     let lookahead = plan.lookahead(topology);
     let placements = place(&plan, workers, &[]);
-    assert_eq!(placements.len(), workers);
+    assert_eq!(placements.len(), workers.min(plan.nodes.len()));
     let mut ends: Vec<[Option<(LinkEnd, MemoryPort)>; 2]> = plan
         .links
         .into_iter()
@@ -89,7 +100,7 @@ fn gated(topology: &Topology, workers: usize, lose_every: u64) -> (Outcome, Opti
         })
         .collect();
     let mut nodes: Vec<_> = plan.nodes.into_iter().map(Some).collect();
-    let gate = Gate::new(workers);
+    let gate = Gate::new(placements.len());
     let (_visitor, visits) = crossbeam::channel::unbounded();
     let served: Vec<_> = std::thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -112,11 +123,15 @@ fn gated(topology: &Topology, workers: usize, lose_every: u64) -> (Outcome, Opti
                         GatedPort::new(io, end)
                     })
                     .collect();
-                worker.add(node.into_station(topology), ports);
+                let mut station = node.into_station(topology);
+                for (port, tap) in captures.take(*number) {
+                    station.set_tap(port, Box::new(tap));
+                }
+                worker.add(station, ports);
             }
             let (gate, visits) = (&gate, visits.clone());
             threads.push(scope.spawn(move || {
-                let reached = worker.run(gate, None, &visits, |_, _, _| {});
+                let reached = worker.run(gate, end, &visits, |_, _, _| {});
                 let (mut store, stations) = worker.into_parts();
                 let mut links = Vec::new();
                 let mut devices = Vec::new();
@@ -167,9 +182,17 @@ fn gated(topology: &Topology, workers: usize, lose_every: u64) -> (Outcome, Opti
     (finished.into_outcome(topology), gate.failure().map(ToOwned::to_owned))
 }
 
-fn simulated(topology: &Topology) -> Outcome {
+/// Captures of every port in `directory`, or of none.
+fn captures(plan: &Plan, directory: Option<&Path>) -> Captures {
+    match directory {
+        Some(directory) => Captures::open(plan, &["all".to_owned()], directory).expect("captures"),
+        None => Captures::none(plan.nodes.len()),
+    }
+}
+
+fn simulated(topology: &Topology, directory: Option<&Path>) -> Outcome {
     let plan = Plan::of(topology).expect("a plan");
-    let mut captures = Captures::none(plan.nodes.len());
+    let mut captures = captures(&plan, directory);
     let (mut finished, _) = simulate(topology, plan, &mut captures, |_| true);
     finished.extra.clear();
     finished.into_outcome(topology)
@@ -178,7 +201,7 @@ fn simulated(topology: &Topology) -> Outcome {
 #[test]
 fn gated_time_equals_virtual_time_on_any_number_of_workers() {
     let topology = Topology::parse("fabric.toml", FABRIC).expect("a topology");
-    let want = simulated(&topology);
+    let want = simulated(&topology, None);
     let report = &want.report;
     assert!(report.invariants.values().all(|held| *held), "{:?}", report.violations);
     assert!(report.switches["l2"].books.drops.total > 0, "the 1 Gb/s port overflows");
@@ -186,7 +209,7 @@ fn gated_time_equals_virtual_time_on_any_number_of_workers() {
     assert!(l1.lost > 0 && report.links["h2:eth0-l1:2"].lost > 0, "loss and a cut do bite");
     assert!(report.flows.iter().all(|flow| flow.bytes > 0));
     for workers in 1..=3 {
-        let (got, failure) = gated(&topology, workers, 0);
+        let (got, failure) = gated(&topology, workers, 0, None);
         assert_eq!(failure, None, "{workers} workers");
         assert_eq!(
             got.report.in_node_time().to_json(),
@@ -199,10 +222,41 @@ fn gated_time_equals_virtual_time_on_any_number_of_workers() {
     }
 }
 
+/// Nothing moves for a millisecond before the stream ends: the run ends when it has.
+#[test]
+fn a_stream_over_a_cut_link_ends_gated_and_virtual_time_alike() {
+    const CUT: &str = r#"
+name = "cut"
+[host.h1]
+[host.h2]
+[[link]]
+ends = ["h1:eth0", "h2:eth0"]
+rate = "1Gbps"
+delay = "1us"
+[[stream]]
+from = "h1"
+to = "h2"
+rate = "100Kpps"
+frames = 125
+[[fault]]
+at = "20us"
+link = "h1:eth0"
+down = true
+"#;
+    let topology = Topology::parse("cut.toml", CUT).expect("a topology");
+    let want = simulated(&topology, None).report;
+    assert_eq!(want.duration_ns, 1_300_000, "125 frames of 10 us each, and whole 100 us");
+    for workers in 1..=2 {
+        let (got, failure) = gated(&topology, workers, 0, None);
+        assert_eq!(failure, None, "{workers} workers");
+        assert_eq!(got.report.in_node_time().to_json(), want.in_node_time().to_json());
+    }
+}
+
 #[test]
 fn what_the_kernel_loses_is_found_and_fails_the_run() {
     let topology = Topology::parse("fabric.toml", FABRIC).expect("a topology");
-    let (got, failure) = gated(&topology, 2, 97);
+    let (got, failure) = gated(&topology, 2, 97, None);
     let lost: u64 = got.report.links.values().map(|link| link.kernel_dropped).sum();
     assert!(lost > 0);
     assert!(got.report.invariants["frames_conserved"], "{:?}", got.report.violations);
