@@ -456,8 +456,8 @@ impl<S: FrameStore> Node<S> for Host {
     }
 
     fn is_quiet(&self) -> bool {
-        // The announcement goes out at the first timer.
-        self.announced && self.has_finished()
+        // The announcement goes out at the first timer, or when the link comes up.
+        (self.announced || !self.link_up) && self.has_finished()
     }
 
     fn ledger(&self) -> Ledger {

@@ -35,6 +35,7 @@ pub fn simulate(
     let end = topology.run.duration.map(|duration| Time::ZERO + duration);
     let limit = end.unwrap_or(Time::ZERO + QUIET_LIMIT);
     let mut interrupted = false;
+    let mut violations = Vec::new();
     loop {
         if network.now() >= limit
             || (end.is_none() && network.now() > Time::ZERO && network.is_quiet())
@@ -52,6 +53,11 @@ pub fn simulate(
         });
     }
     let reached = network.now();
+    if end.is_none() && !interrupted && !network.is_quiet() {
+        violations.push(format!(
+            "given up after {QUIET_LIMIT} of node time with frames still to come: give [run] a duration"
+        ));
+    }
     for (index, series) in series.iter_mut().enumerate() {
         series.finish(reached, network.station(index).node());
     }
@@ -70,7 +76,7 @@ pub fn simulate(
         wall: started.elapsed(),
         lateness: LatencyHistogram::new(),
         interrupted,
-        violations: Vec::new(),
+        violations,
         extra: vec![("sim".to_owned(), serde_json::json!({ "link_hops": hops }))],
     };
     (finished, series)
@@ -110,4 +116,37 @@ fn lay_out(
         wires.push([there, back]);
     }
     wires
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_is_given_up_says_so() {
+        const SLOW: &str = r#"
+name = "slow"
+[host.h1]
+[host.h2]
+[[link]]
+ends = ["h1:eth0", "h2:eth0"]
+rate = "1bps"
+delay = "1us"
+[[stream]]
+from = "h1"
+to = "h2"
+rate = "1Gbps"
+frames = 10
+"#;
+        let run = |text: &str| {
+            let topology = Topology::parse("slow.toml", text).expect("a topology");
+            let plan = Plan::of(&topology).expect("a plan");
+            let mut captures = Captures::none(plan.nodes.len());
+            simulate(&topology, plan, &mut captures, |_| true).0.violations
+        };
+        let given_up = run(SLOW);
+        assert!(given_up.iter().any(|why| why.contains("3600s")), "{given_up:?}");
+        assert!(run(&format!("{SLOW}[run]\nduration = \"2s\"")).is_empty());
+        assert!(run(&SLOW.replace("1bps", "1Gbps")).is_empty());
+    }
 }

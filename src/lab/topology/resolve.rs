@@ -103,6 +103,7 @@ impl<'a> Resolver<'a> {
         let streams = streams::streams(self, &mut hosts, &switches, &links, run.duration);
         let faults = streams::faults(self, &links);
         let expectations = streams::expectations(self);
+        self.holds_together(&switches);
         Topology {
             name: self.file.name.get_ref().clone(),
             seed: self.seed,

@@ -9,7 +9,9 @@ use super::value::{OneOrMany, S};
 use super::{Attachment, External, Forwarding, Link, NodeId, SwitchNode, natural};
 use crate::node::PortId;
 use crate::switch::config::QUEUES;
-use crate::switch::{PortConfig, SwitchConfig, Trust, VlanMode};
+use crate::switch::{
+    PortConfig, SwitchConfig, SwitchConfigError, SwitchConfigPlace, Trust, VlanMode,
+};
 use crate::units::{Bytes, Rate};
 use crate::wire::MacAddr;
 
@@ -107,6 +109,60 @@ impl<'a> Resolver<'a> {
             self.issue(Issue::new(span, message).help("put them into [switch.NAME]"));
         }
         switches
+    }
+
+    /// What only the switch itself finds wrong, such as a queue that is shorter than a frame. Said
+    /// when nothing else is: a value that was refused above is not refused twice.
+    pub(super) fn holds_together(&mut self, switches: &[SwitchNode]) {
+        let tables = self.switch_names.clone();
+        for ((name, table), switch) in tables.into_iter().zip(switches) {
+            if !self.issues.is_empty() {
+                return;
+            }
+            if let Err(error) = switch.config.check() {
+                let span = self.span_of(table, &switch.config, &error);
+                let span = span.unwrap_or_else(|| name.span());
+                self.issue(Issue::new(span, error.to_string()));
+            }
+        }
+    }
+
+    /// Where the file sets the field that a switch refuses, if it does.
+    fn span_of(
+        &self,
+        table: &SwitchTable,
+        config: &SwitchConfig,
+        error: &SwitchConfigError,
+    ) -> Option<std::ops::Range<usize>> {
+        let own = match error.place {
+            SwitchConfigPlace::Port(index) => {
+                let port = config.ports.get(index).map(|port| port.name.as_str());
+                table.port.iter().find(|(key, _)| port == Some(key.get_ref())).map(|(_, own)| own)
+            }
+            SwitchConfigPlace::Switch | SwitchConfigPlace::StaticMac(_) => None,
+        };
+        let defaults = &self.file.defaults.switch;
+        match error.field {
+            "queue_limit_bytes" => own
+                .and_then(|own| own.queue_limit.as_ref())
+                .or(table.queue_limit.as_ref())
+                .or(defaults.queue_limit.as_ref())
+                .map(Spanned::span),
+            "rate" => own.and_then(|own| own.rate.as_ref()).map(Spanned::span),
+            // The least that a frame of the MTU needs.
+            "buffer_bytes" | "mtu_bytes" => {
+                table.buffer.as_ref().or(defaults.buffer.as_ref()).map(Spanned::span)
+            }
+            "mac_ageing" => {
+                table.mac_ageing.as_ref().or(defaults.mac_ageing.as_ref()).map(Spanned::span)
+            }
+            "mac_table_entries" => table
+                .mac_table_entries
+                .as_ref()
+                .or(defaults.mac_table_entries.as_ref())
+                .map(Spanned::span),
+            _ => None,
+        }
     }
 
     fn forwarding_of(&self, table: &'a SwitchTable) -> Option<&'a S<ForwardingName>> {

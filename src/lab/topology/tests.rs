@@ -40,6 +40,25 @@ fn two_hosts_resolve_with_defaults() {
     assert_eq!(topology.hosts[0].attachment, Attachment::Link(0, 0));
 }
 
+/// What only the switch as a whole finds wrong points into the file too.
+#[test]
+fn a_switch_that_contradicts_itself_is_refused_at_its_place() {
+    for (switch, points_at, says) in [
+        ("queue_limit = \"1KB\"", "\"1KB\"", "queue 0 holds 1000 bytes"),
+        ("mac_ageing = \"0s\"", "\"0s\"", "at least"),
+        ("buffer = \"1KB\"", "\"1KB\"", "does not fit the memory"),
+        ("port = { 1 = { rate = \"9Tbps\" } }", "\"9Tbps\"", "at most 8Tbps"),
+        ("port = { 1 = { queue_limit = \"2B\" } }", "\"2B\"", "queue 0 holds 2 bytes"),
+        ("forwarding = \"static\"\nmac_table_entries = 1", "1", "static entries"),
+    ] {
+        let text = TWO.replace("[switch.s1]", &format!("[switch.s1]\n{switch}"));
+        let error = Topology::parse("test.toml", &text).expect_err(switch);
+        let issue = error.issues.first().expect("an issue");
+        assert_eq!(&text[issue.span.clone()], points_at, "{switch}: {}", issue.message);
+        assert!(issue.message.contains(says), "{}", issue.message);
+    }
+}
+
 #[test]
 fn the_seed_reaches_every_node() {
     let mut topology = parse(TWO);
@@ -103,7 +122,7 @@ dscp_to_priority = { "46" = 6 }
 [switch.s1.port.10]
 vlan = { trunk = [20, 10, 10], native = 1 }
 rate = "1Gbps"
-queue_limit = ["1KB", "2KB", "3KB", "4KB", "5KB", "6KB", "7KB", "8KB"]
+queue_limit = ["10KB", "20KB", "30KB", "40KB", "50KB", "60KB", "70KB", "80KB"]
 [host.h1]
 [host.h2]
 [[link]]
@@ -125,7 +144,7 @@ start = "5us"
     let ten = &config.ports[1];
     assert_eq!(ten.vlan, VlanMode::Trunk { allowed: vec![10, 20], native: Some(1) });
     assert_eq!((ten.rate, ten.mtu_bytes), (Rate::from_gbps(1), 9_000));
-    assert_eq!(ten.queue_limit_bytes[7], 8_000);
+    assert_eq!(ten.queue_limit_bytes[7], 80_000);
     assert_eq!(config.ports[0].queue_limit_bytes, [1_000_000; 8]);
     assert_eq!(config.dscp_to_priority[46], 6);
     let stream = &topology.streams[0].config;
