@@ -4,7 +4,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`switch`], [`host`] | the two nodes: frames and the time in, frames out; no socket, thread or clock |
-//! | [`wire`], [`frame`], [`line`] | headers as checked views, frames and the stores that hold them, a port's line rate |
+//! | [`wire`], [`frame`], [`mod@line`] | headers as checked views, frames and the stores that hold them, a port's line rate |
 //! | [`sim`] | virtual time: an event queue, links, stations |
 //! | [`lab`] | topology files, network namespaces, and running their nodes by the gated or the free clock |
 //! | [`replay`] | captures through a switch, and captures sent on an interface |

@@ -67,7 +67,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// The same for what goes on and on: gives false when nobody reads any more.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn print_while_read(text: &str) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -2,7 +2,7 @@
 //!
 //! `new_checked` looks at every length once; after it no accessor can fail, for any byte string. A
 //! view over the leading bytes of a longer frame is made with `new_checked_prefix`, where a header
-//! has a length field of its own. [`parse`] reads what a switch classifies by in one pass.
+//! has a length field of its own. [`parse()`] reads what a switch classifies by in one pass.
 
 pub mod arp;
 pub mod checksum;

@@ -3,7 +3,7 @@
 //!
 //! The worker of the ports keeps the store and with it all accounting of chunks. Between the two
 //! threads go bare descriptors and addresses, in four rings for each queue that mirror those of its
-//! socket; and a [`Doorbell`] each way for a thread that sleeps.
+//! socket; and a doorbell each way for a thread that sleeps.
 
 use std::io;
 use std::os::fd::BorrowedFd;
