@@ -51,6 +51,16 @@ impl Buffer {
         cells <= self.free
     }
 
+    /// Takes cells if that leaves as many free as ever were at least.
+    #[inline]
+    pub(super) const fn take_again(&mut self, cells: u32) -> bool {
+        let again = cells <= self.free - self.free_min;
+        if again {
+            self.free -= cells;
+        }
+        again
+    }
+
     #[inline]
     pub(super) const fn take(&mut self, cells: u32) {
         self.free -= cells;

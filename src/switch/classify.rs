@@ -16,8 +16,12 @@ const TPID_CUSTOMER: u16 = 0x8100;
 const TPID_SERVICE: u16 = 0x88a8;
 /// In use for stacked tags before IEEE 802.1ad.
 const TPID_STACKED: u16 = 0x9100;
+const TPIDS: [u64; 3] = [TPID_CUSTOMER as u64, TPID_SERVICE as u64, TPID_STACKED as u64];
 const ETHER_TYPE_IPV4: u16 = 0x0800;
 const ETHER_TYPE_IPV6: u16 = 0x86dd;
+
+/// Set in a group address.
+const GROUP_BIT: u64 = 1 << 40;
 
 /// The addresses of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +91,22 @@ pub(super) fn parse(head: &[u8]) -> Result<Addresses, DropReason> {
     })
 }
 
+/// Reads the addresses of a frame without tags between two stations; None for every other frame.
+#[inline(always)]
+pub(super) fn parse_plain(head: &[u8]) -> Option<Addresses> {
+    let (from_0, from_6) = (head.first_chunk::<8>()?, head.get(6..14)?.first_chunk::<8>()?);
+    let destination = u64::from_be_bytes(*from_0);
+    let source = u64::from_be_bytes(*from_6);
+    if (destination | source) & GROUP_BIT << 16 != 0 {
+        return None;
+    }
+    // IPv4 and ARP are below 0x8000, the tags are not.
+    if source & 0x8000 != 0 && TPIDS.contains(&(source & 0xffff)) {
+        return None;
+    }
+    Some(Addresses { destination: destination >> 16, source: source >> 16 })
+}
+
 /// Whether the frame has VLAN tags; false where it ends before.
 #[inline]
 pub(super) fn is_tagged(head: &[u8]) -> bool {
@@ -125,12 +145,12 @@ pub(super) fn parse_tags(head: &[u8]) -> Result<Tags, DropReason> {
 impl Addresses {
     /// Whether the destination is a group address.
     pub(super) const fn is_to_group(&self) -> bool {
-        self.destination >> 40 & 1 == 1
+        self.destination & GROUP_BIT != 0
     }
 
     /// Whether the source is a group address, which no station may have.
     pub(super) const fn is_from_group(&self) -> bool {
-        self.source >> 40 & 1 == 1
+        self.source & GROUP_BIT != 0
     }
 
     /// Whether the destination is one of 01:80:C2:00:00:00 to 0F.

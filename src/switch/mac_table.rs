@@ -8,8 +8,6 @@
 //! A silent station is forgotten when a look-up finds it too old. A sweep, a few slots at a time
 //! and only while stations are learned, gives its slot back.
 
-use std::hint::cold_path;
-
 use crate::node::PortId;
 use crate::time::{Duration, Time};
 
@@ -52,7 +50,7 @@ pub struct MacTableCounters {
     pub not_learned: u64,
 }
 
-/// The table. A key has the VLAN, which is never 0, above the address; 0 is an empty slot.
+/// The table. A key has the VLAN, which is never 0, in its upper bits; 0 is an empty slot.
 #[derive(Clone, Debug)]
 pub(super) struct MacTable {
     /// Key, and value: the tick when it expires (48 bits), [`STATIC`], the port.
@@ -62,7 +60,7 @@ pub(super) struct MacTable {
     entries: usize,
     /// Entries that are not static.
     learned: usize,
-    /// The ageing time, at the place of an expiry in a value.
+    /// The ageing time at the place of an expiry in a value, less [`PLACE_MASK`].
     ageing: u64,
     sweep_at: usize,
     sweep_due: Time,
@@ -73,10 +71,13 @@ pub(super) struct MacTable {
     counters: MacTableCounters,
 }
 
-/// The key of a station.
+/// The key of a station: that of its VLAN, exclusive or its address. The VLAN is in the upper 16
+/// bits, and spread over the maker's half of the address, so that it reaches every bit of the hash
+/// and leaves numbered stations numbered.
 #[inline]
 pub(super) const fn key_of(vlan: u16, mac: u64) -> u64 {
-    (vlan as u64) << 48 | mac
+    let spread = ((vlan as u64 * 0x9e_3779) & 0xff_ffff) << 24;
+    (vlan as u64) << 48 ^ spread ^ mac
 }
 
 impl MacTable {
@@ -91,8 +92,13 @@ impl MacTable {
             entries_max,
             entries: 0,
             learned: 0,
-            // Rounded up to a tick.
-            ageing: ageing.as_ps().checked_next_multiple_of(1 << TICK_BITS).unwrap_or(!PLACE_MASK),
+            // Rounded up to a tick, of which it has one at least.
+            ageing: ageing
+                .as_ps()
+                .max(1)
+                .checked_next_multiple_of(1 << TICK_BITS)
+                .unwrap_or(!PLACE_MASK)
+                - PLACE_MASK,
             sweep_at: 0,
             sweep_due: Time::NEVER,
             sweep_gap: (pass_gap / steps).max(Duration::from_ps(1)),
@@ -113,9 +119,9 @@ impl MacTable {
 
     #[inline(always)]
     fn home(&self, key: u64) -> usize {
-        // Fibonacci hashing; the fold lets the maker's half of an address reach every bit, and the
-        // middle of the product has enough of them for every table.
-        let product = (key ^ key >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // Fibonacci hashing; every bit of an address reaches the middle of the product, which has
+        // enough of them for every table.
+        let product = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let hash = (product >> HASH_SHIFT) & self.hash_mask;
         // At most as many bits as the number of slots has.
         #[allow(clippy::cast_possible_truncation, reason = "fewer bits than a usize has")]
@@ -131,32 +137,38 @@ impl MacTable {
     /// The value of a station seen at `now`.
     #[inline]
     const fn fresh(&self, now: Time, place: u64) -> u64 {
-        match (now.as_ps() & !PLACE_MASK).checked_add(self.ageing) {
+        match last_of_tick(now).checked_add(self.ageing) {
             Some(expiry) => expiry | place,
             None => (NEVER_TICK - 1) << TICK_BITS | place,
         }
     }
 
     /// The port of a station that is known and has not been silent for too long.
-    #[inline(always)]
     pub(super) fn find(&self, now: Time, key: u64) -> Option<PortId> {
-        let home = self.home(key);
-        let value = match self.slots.get(home) {
-            Some([found, value]) if *found == key => *value,
-            _ => {
-                cold_path();
-                self.find_behind(home, key)
-            }
-        };
-        if expired(value, now) { None } else { Some(port_of(value)) }
+        port_unless_expired(self.value_of(key), now)
     }
 
-    /// The value of a station that is not at home; 0, which has expired, when there is none.
+    /// The value of a station that is at home, as most are.
+    #[inline(always)]
+    pub(super) fn value_at_home(&self, key: u64) -> Option<u64> {
+        match self.slots.get(self.home(key)) {
+            Some([found, value]) if *found == key => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The value of a station that is not at home.
+    #[cold]
     #[inline(never)]
-    fn find_behind(&self, home: usize, key: u64) -> u64 {
-        let mut at = home;
+    pub(super) fn value_elsewhere(&self, key: u64) -> u64 {
+        self.value_of(key)
+    }
+
+    /// The value of a station; 0, which has expired, when there is none.
+    fn value_of(&self, key: u64) -> u64 {
+        let mut at = self.home(key);
         for _ in 0..PROBES_MAX {
-            let [found, value] = self.slots[at];
+            let Some(&[found, value]) = self.slots.get(at) else { return 0 };
             if found == key {
                 return value;
             }
@@ -168,26 +180,27 @@ impl MacTable {
         0
     }
 
-    /// A frame of the station has come by `port`.
+    /// A frame of the station has come by `port`: true, and it is noted, when the station is at
+    /// home and was behind that port before, as most are. [`learn`](Self::learn) is for the others.
     #[inline(always)]
-    pub(super) fn learn(&mut self, now: Time, key: u64, port: PortId) {
+    pub(super) fn refresh(&mut self, now: Time, key: u64, port: PortId) -> bool {
         let home = self.home(key);
         let place = u64::from(port.0);
         let fresh = self.fresh(now, place);
         match self.slots.get_mut(home) {
-            Some([found, value]) if *found == key && *value & PLACE_MASK == place => *value = fresh,
-            _ => {
-                cold_path();
-                self.learn_slowly(now, key, place, home);
+            Some([found, value]) if *found == key && *value & PLACE_MASK == place => {
+                *value = fresh;
+                true
             }
+            _ => false,
         }
     }
 
-    /// The station is not at home, or not there behind this port.
-    #[inline(never)]
-    fn learn_slowly(&mut self, now: Time, key: u64, place: u64, home: usize) {
+    /// A frame of the station has come by `port`.
+    pub(super) fn learn(&mut self, now: Time, key: u64, port: PortId) {
+        let place = u64::from(port.0);
         let fresh = self.fresh(now, place);
-        let mut at = home;
+        let mut at = self.home(key);
         let mut reusable = None;
         for _ in 0..PROBES_MAX {
             let [found, value] = self.slots[at];
@@ -328,7 +341,19 @@ const fn time_of(tick: u64) -> Time {
 
 #[inline]
 const fn expired(value: u64, now: Time) -> bool {
-    value <= now.as_ps() | PLACE_MASK
+    value <= last_of_tick(now)
+}
+
+/// The last picosecond of a tick.
+#[inline]
+const fn last_of_tick(now: Time) -> u64 {
+    now.as_ps() | PLACE_MASK
+}
+
+/// The port that a value has, unless it has expired.
+#[inline]
+pub(super) const fn port_unless_expired(value: u64, now: Time) -> Option<PortId> {
+    if expired(value, now) { None } else { Some(port_of(value)) }
 }
 
 #[inline]

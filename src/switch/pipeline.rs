@@ -10,7 +10,7 @@ use super::check::SwitchConfigError;
 use super::classify::{self, Addresses, Class, Classifier, Tags};
 use super::config::{PortConfig, QUEUES, SwitchConfig};
 use super::counters::PortCounters;
-use super::mac_table::{MacTable, MacTableCounters, key_of};
+use super::mac_table::{self, MacTable, MacTableCounters, key_of};
 use super::port::{Port, STOPPED};
 use super::port_set::PortSet;
 use super::queue::{Meta, Pool};
@@ -84,7 +84,7 @@ impl Egress {
         if !port.up_and_carries(len_bytes - arrival.tags.bytes()) {
             return Err(if port.up { DropReason::EgressMtu } else { DropReason::LinkDown });
         }
-        if !port.queue(arrival.class.queue()).fits(admission.len_bytes) {
+        if !port.queue(u32::from(arrival.class.queue())).fits(admission.len_bytes) {
             return Err(DropReason::QueueLimit);
         }
         if !self.buffer.fits(admission.cells) {
@@ -94,7 +94,6 @@ impl Egress {
     }
 
     /// Puts an admitted frame, with the tag it leaves with, into its queue.
-    #[inline(always)]
     fn enqueue(
         &mut self,
         port: &mut Port,
@@ -103,17 +102,30 @@ impl Egress {
         cells: u32,
         frame: ParkedFrame,
     ) {
-        let class = arrival.class;
+        let queue = u32::from(arrival.class.queue());
         self.buffer.take(cells);
+        let bytes = port.queue(queue).bytes_with(frame.len_bytes());
+        port.counters.queued(queue, bytes);
+        self.append(port, egress, queue, bytes, frame, Meta { enqueued_at: arrival.now, cells });
+    }
+
+    /// Appends a frame, whose cells are taken, to a queue, which is going to have `bytes`.
+    #[inline(always)]
+    fn append(
+        &mut self,
+        port: &mut Port,
+        egress: PortId,
+        queue: u32,
+        bytes: u64,
+        frame: ParkedFrame,
+        meta: Meta,
+    ) {
         self.queued += 1;
-        let bytes = port.queue(class.queue()).bytes() + u64::from(frame.len_bytes());
-        port.counters.queued(class.queue(), bytes);
-        let queue = port.queue(class.queue());
-        if self.pool.push(queue, frame, Meta { enqueued_at: arrival.now, cells }) {
+        if self.pool.push(port.queue(queue), bytes, frame, meta) {
             if port.backlog == 0 {
-                self.ready.arm(arrival.now, egress, port.line.busy_until());
+                self.ready.arm(meta.enqueued_at, egress, port.line.busy_until());
             }
-            port.backlog |= 1 << class.queue();
+            port.backlog |= 1_u32.wrapping_shl(queue);
         }
     }
 }
@@ -208,10 +220,8 @@ impl Switch {
         self.macs.len()
     }
 
-    /// The first ingress stages: checks, VLAN, class. `PLAIN` is for frames without tag on a port
-    /// that [`is_plain`](Port::is_plain), and spares them the questions.
-    #[inline(always)]
-    fn inspect<const PLAIN: bool>(
+    /// The first ingress stages: checks, VLAN, class.
+    fn inspect(
         &self,
         now: Time,
         ingress: PortId,
@@ -220,11 +230,7 @@ impl Switch {
     ) -> Result<Arrival, DropReason> {
         let port = port_of(&self.ports, ingress);
         let addresses = classify::parse(head)?;
-        let tags = if PLAIN || !classify::is_tagged(head) {
-            Tags::NONE
-        } else {
-            classify::parse_tags(head)?
-        };
+        let tags = if classify::is_tagged(head) { classify::parse_tags(head)? } else { Tags::NONE };
         if !port.carries(len_bytes - tags.bytes()) {
             return Err(DropReason::Oversize);
         }
@@ -233,7 +239,7 @@ impl Switch {
         }
         let vlan = vlan_of(tags, port.untagged_vlan);
         // A port is a member of the VLAN of its untagged frames, if it has one.
-        if !PLAIN && (vlan != port.untagged_vlan || vlan == 0) {
+        if vlan != port.untagged_vlan || vlan == 0 {
             let members = &self.vlans.get(vlan).members;
             if !members.contains(ingress.index()) {
                 return Err(if addresses.is_to_link_local() {
@@ -243,17 +249,16 @@ impl Switch {
                 });
             }
         }
-        let class = if PLAIN {
-            port.default_class
-        } else {
-            self.classifier.classify(port.trust, port.default_class.priority(), tags, head)
-        };
+        let default = port.default_class.priority();
+        let class = self.classifier.classify(port.trust, default, tags, head);
         Ok(Arrival { now, ingress, vlan, tags, class, addresses })
     }
 
-    /// What becomes of a frame that has arrived.
+    /// The short way, for the untagged frame between known stations that nothing stops. A frame
+    /// that something stops goes through the stages one by one, from the first that has not taken
+    /// effect.
     #[inline(always)]
-    fn handle<const PLAIN: bool, S: FrameStore>(
+    fn pass<S: FrameStore>(
         &mut self,
         now: Time,
         store: &mut S,
@@ -261,21 +266,91 @@ impl Switch {
         frame: ParkedFrame,
     ) {
         let len_bytes = frame.len_bytes();
-        let arrival = match self.inspect::<PLAIN>(now, ingress, len_bytes, store.head(&frame)) {
+        let from = port_mut(&mut self.ports, ingress);
+        if len_bytes > from.plain_bytes_max {
+            return self.handle(now, store, ingress, frame);
+        }
+        let Some(addresses) = classify::parse_plain(store.head(&frame)) else {
+            return self.handle(now, store, ingress, frame);
+        };
+        let vlan_key = from.untagged_key;
+        let destination = vlan_key ^ addresses.destination;
+        let value = match self.macs.value_at_home(destination) {
+            Some(value) => value,
+            None => self.macs.value_elsewhere(destination),
+        };
+        let Some(egress) = mac_table::port_unless_expired(value, now) else {
+            return self.handle(now, store, ingress, frame);
+        };
+        let queue = from.default_queue;
+        from.counters.received(len_bytes);
+        let source = vlan_key ^ addresses.source;
+        if !self.macs.refresh(now, source, ingress) {
+            self.learn(now, source, ingress);
+        }
+        let to = port_mut(&mut self.ports, egress);
+        let bytes = to.queue(queue).bytes_with(len_bytes);
+        let cells = self.egress.buffer.cells_of(len_bytes);
+        // Within what the queue and the memory have held before, there is no limit to look at and
+        // no record to keep.
+        if egress == ingress
+            || to.untagged_key != vlan_key
+            || !to.up_and_carries(len_bytes)
+            || bytes > to.counters.queue_bytes_max(queue)
+            || !self.egress.buffer.take_again(cells)
+        {
+            return self.handle_known(now, store, ingress, frame);
+        }
+        self.egress.append(to, egress, queue, bytes, frame, Meta { enqueued_at: now, cells });
+    }
+
+    /// What [`pass`](Self::pass) does not do, for a frame that it has counted and learned from.
+    #[inline(never)]
+    fn handle_known<S: FrameStore>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+        ingress: PortId,
+        frame: ParkedFrame,
+    ) {
+        let head = store.head(&frame);
+        let arrival = match self.inspect(now, ingress, frame.len_bytes(), head) {
+            Ok(arrival) => arrival,
+            Err(reason) => return self.discard(store, ingress, reason, frame),
+        };
+        match self.look_up(&arrival) {
+            Some(egress) if egress != ingress => self.forward(store, arrival, egress, frame),
+            _ => self.discard(store, ingress, DropReason::SamePort, frame),
+        }
+    }
+
+    /// What becomes of a frame that has arrived.
+    #[inline(never)]
+    fn handle<S: FrameStore>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+        ingress: PortId,
+        frame: ParkedFrame,
+    ) {
+        let len_bytes = frame.len_bytes();
+        let arrival = match self.inspect(now, ingress, len_bytes, store.head(&frame)) {
             Ok(arrival) => arrival,
             Err(reason) => return self.refuse(store, ingress, reason, frame),
         };
-        port_mut(&mut self.ports, ingress).counters.received(len_bytes);
+        let port = port_mut(&mut self.ports, ingress);
+        port.counters.received(len_bytes);
+        let learns = port.flood;
         let Some(egress) = self.look_up(&arrival) else {
-            return self.flood(now, store, ingress, frame);
+            return self.flood(store, arrival, frame);
         };
-        if PLAIN || port_of(&self.ports, ingress).flood {
-            self.learn(&arrival);
+        if learns {
+            self.learn(arrival.now, key_of(arrival.vlan, arrival.addresses.source), ingress);
         }
         if egress == ingress {
             return self.discard(store, ingress, DropReason::SamePort, frame);
         }
-        self.forward(store, &arrival, egress, frame);
+        self.forward(store, arrival, egress, frame);
     }
 
     /// The port of the destination; None floods.
@@ -287,45 +362,16 @@ impl Switch {
         self.macs.find(arrival.now, key_of(arrival.vlan, arrival.addresses.destination))
     }
 
-    #[inline(always)]
-    fn learn(&mut self, arrival: &Arrival) {
-        let station = key_of(arrival.vlan, arrival.addresses.source);
-        self.macs.learn(arrival.now, station, arrival.ingress);
-    }
-
-    /// [`handle`](Self::handle) for frames with tags, and for ports that look into frames.
+    // It takes the whole switch, so that its address is all it needs to be given.
+    #[cold]
     #[inline(never)]
-    fn handle_any<S: FrameStore>(
-        &mut self,
-        now: Time,
-        store: &mut S,
-        ingress: PortId,
-        frame: ParkedFrame,
-    ) {
-        self.handle::<false, S>(now, store, ingress, frame);
+    fn learn(&mut self, now: Time, station: u64, port: PortId) {
+        self.macs.learn(now, station, port);
     }
 
     /// One destination: its port's egress side takes the frame, or it is dropped there.
-    #[inline(always)]
-    fn forward<S: FrameStore>(
-        &mut self,
-        store: &mut S,
-        arrival: &Arrival,
-        egress: PortId,
-        frame: ParkedFrame,
-    ) {
-        // Where the frame leaves as it came: no tag, in the VLAN of the port's untagged frames.
-        let leaves_untagged = port_of(&self.ports, egress).untagged_vlan == arrival.vlan;
-        if arrival.tags.is_none() && leaves_untagged {
-            self.deliver(store, arrival, egress, TagChange::Keep, frame);
-        } else {
-            self.forward_tagged(store, *arrival, egress, frame);
-        }
-    }
-
-    /// [`forward`](Self::forward) for frames that come or leave with a tag.
     #[inline(never)]
-    fn forward_tagged<S: FrameStore>(
+    fn forward<S: FrameStore>(
         &mut self,
         store: &mut S,
         arrival: Arrival,
@@ -368,23 +414,14 @@ impl Switch {
     /// goes to the last of them, copies to the others, which are counted as replicated whether or
     /// not there was a frame for the copy.
     #[inline(never)]
-    fn flood<S: FrameStore>(
-        &mut self,
-        now: Time,
-        store: &mut S,
-        ingress: PortId,
-        frame: ParkedFrame,
-    ) {
-        // Inspected again: handing on what is known would cost every frame that is not flooded.
-        let head = store.head(&frame);
-        let arrival = match self.inspect::<false>(now, ingress, frame.len_bytes(), head) {
-            Ok(arrival) if !arrival.addresses.is_to_link_local() => arrival,
-            Ok(_) => return self.discard(store, ingress, DropReason::LinkLocal, frame),
-            Err(reason) => return self.discard(store, ingress, reason, frame),
-        };
+    fn flood<S: FrameStore>(&mut self, store: &mut S, arrival: Arrival, frame: ParkedFrame) {
+        let ingress = arrival.ingress;
+        if arrival.addresses.is_to_link_local() {
+            return self.discard(store, ingress, DropReason::LinkLocal, frame);
+        }
         let floods = self.ports[ingress.index()].flood;
         if floods {
-            self.learn(&arrival);
+            self.learn(arrival.now, key_of(arrival.vlan, arrival.addresses.source), ingress);
         }
         let mut targets = self.vlans.get(arrival.vlan).flood.and(self.up);
         targets.remove(ingress.index());
@@ -400,7 +437,7 @@ impl Switch {
             }
             egress = next;
         }
-        self.forward_tagged(store, arrival, egress, frame);
+        self.forward(store, arrival, egress, frame);
     }
 
     /// A copy of the frame for one of several destinations, made once it is sure to be let in.
@@ -494,14 +531,10 @@ fn no_such_port(port: PortId) -> ! {
 }
 
 impl<S: FrameStore> Node<S> for Switch {
-    #[inline]
+    // On its own it has all registers.
+    #[inline(never)]
     fn on_frame(&mut self, now: Time, store: &mut S, port: PortId, frame: Frame) {
-        let frame = ParkedFrame::new(frame);
-        if port_of(&self.ports, port).is_plain && !classify::is_tagged(store.head(&frame)) {
-            self.handle::<true, S>(now, store, port, frame);
-        } else {
-            self.handle_any(now, store, port, frame);
-        }
+        self.pass(now, store, port, ParkedFrame::new(frame));
     }
 
     fn on_timer(&mut self, now: Time, _store: &mut S) {
@@ -528,7 +561,7 @@ impl<S: FrameStore> Node<S> for Switch {
         let state = port_mut(&mut self.ports, port);
         let served = schedule::strict(state.backlog_of_queues())?;
         let queue = state.queue(served);
-        let (frame, meta) = pool.pop(queue)?;
+        let (frame, meta) = pool.pop_first(queue)?;
         let is_empty = queue.is_empty();
         buffer.give(meta.cells);
         *queued -= 1;

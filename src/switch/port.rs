@@ -3,14 +3,19 @@
 use super::classify::{Class, ETHERNET_BYTES};
 use super::config::{PortConfig, QUEUES, Trust, VlanMode};
 use super::counters::PortCounters;
+use super::mac_table::key_of;
 use super::queue::Queue;
 use crate::line::Line;
 
 /// Set in a port's backlog, beside the bits of its queues, while it may not send.
 pub(super) const STOPPED: u32 = 1 << QUEUES;
 
+// In this order: the queues at the beginning are reached without an addition.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Port {
+    pub(super) queues: [Queue; QUEUES],
+    pub(super) line: Line,
     /// The longest frame, its tags not counted.
     frame_bytes_max: u32,
     /// The same while the link is up, none while it is down.
@@ -18,19 +23,21 @@ pub(super) struct Port {
     /// The VLAN of untagged frames; 0 refuses them.
     pub(super) untagged_vlan: u16,
     pub(super) trust: Trust,
+    /// The queue of `default_class`.
+    pub(super) default_queue: u32,
     /// That of frames that do not say theirs.
     pub(super) default_class: Class,
     /// Floods and learns: inside the spanning tree.
     pub(super) flood: bool,
     pub(super) up: bool,
     pub(super) held: bool,
-    /// Untagged frames have a VLAN here, are learned from, and have the default class whatever they
-    /// carry.
-    pub(super) is_plain: bool,
+    /// The longest untagged frame that is let in without further questions; 0 unless untagged
+    /// frames have a VLAN here, are learned from, and have the default class whatever they carry.
+    pub(super) plain_bytes_max: u32,
+    /// The VLAN of untagged frames at its place in the MAC table's keys.
+    pub(super) untagged_key: u64,
     /// Bit n is set while queue n has frames; [`STOPPED`].
     pub(super) backlog: u32,
-    pub(super) line: Line,
-    pub(super) queues: [Queue; QUEUES],
     pub(super) counters: PortCounters,
 }
 
@@ -41,16 +48,19 @@ impl Port {
             VlanMode::Trunk { native, .. } => native.unwrap_or(0),
         };
         let frame_bytes_max = config.mtu_bytes.saturating_add(ETHERNET_BYTES);
+        let is_plain = untagged_vlan != 0 && config.trust != Trust::Dscp && config.flood;
         Self {
             frame_bytes_max,
             egress_bytes_max: frame_bytes_max,
             untagged_vlan,
             trust: config.trust,
+            default_queue: u32::from(default_class.queue()),
             default_class,
             flood: config.flood,
             up: true,
             held: false,
-            is_plain: untagged_vlan != 0 && config.trust != Trust::Dscp && config.flood,
+            plain_bytes_max: if is_plain { frame_bytes_max } else { 0 },
+            untagged_key: key_of(untagged_vlan, 0),
             backlog: 0,
             line: Line::new(config.rate, overhead_bytes),
             queues: config.queue_limit_bytes.map(Queue::new),
@@ -84,13 +94,13 @@ impl Port {
 
     /// The queues that have frames, as bits.
     #[inline]
-    pub(super) const fn backlog_of_queues(&self) -> u8 {
-        self.backlog.to_le_bytes()[0]
+    pub(super) const fn backlog_of_queues(&self) -> u32 {
+        self.backlog & (STOPPED - 1)
     }
 
     /// A queue of this port.
     #[inline]
-    pub(super) const fn queue(&mut self, queue: u8) -> &mut Queue {
+    pub(super) const fn queue(&mut self, queue: u32) -> &mut Queue {
         &mut self.queues[queue as usize & (QUEUES - 1)]
     }
 }

@@ -32,9 +32,10 @@ pub(super) struct Pool {
     free: u32,
 }
 
-/// One queue.
+/// One queue: empty while it has no bytes, since no frame is without.
 #[derive(Debug)]
 pub(super) struct Queue {
+    /// Its first and last entry, unless it is empty.
     head: u32,
     tail: u32,
     bytes: u64,
@@ -52,15 +53,21 @@ impl Queue {
         self.bytes
     }
 
+    /// Bytes queued with one more frame of `len_bytes`.
+    #[inline]
+    pub(super) const fn bytes_with(&self, len_bytes: u32) -> u64 {
+        self.bytes + len_bytes as u64
+    }
+
     /// Whether a frame of `len_bytes` stays within the limit.
     #[inline]
     pub(super) const fn fits(&self, len_bytes: u32) -> bool {
-        self.bytes + len_bytes as u64 <= self.limit_bytes
+        self.bytes_with(len_bytes) <= self.limit_bytes
     }
 
     #[inline]
     pub(super) const fn is_empty(&self) -> bool {
-        self.head == NONE
+        self.bytes == 0
     }
 }
 
@@ -70,35 +77,48 @@ impl Pool {
         Self { entries: Vec::with_capacity(frames_max as usize), free: NONE }
     }
 
-    /// Appends to a queue, and says whether it was empty. The caller has found the frame admissible.
+    /// Appends to a queue, which is going to have `bytes`, and says whether it was empty. The caller
+    /// has found the frame admissible.
     #[inline(always)]
-    pub(super) fn push(&mut self, queue: &mut Queue, frame: ParkedFrame, meta: Meta) -> bool {
-        queue.bytes += u64::from(frame.len_bytes());
+    pub(super) fn push(
+        &mut self,
+        queue: &mut Queue,
+        bytes: u64,
+        frame: ParkedFrame,
+        meta: Meta,
+    ) -> bool {
+        let was_empty = queue.is_empty();
+        queue.bytes = bytes;
         let at = self.free;
         let Some(entry) = self.entries.get_mut(at as usize) else {
-            return self.push_behind_last(queue, frame, meta);
+            return self.push_behind_last(queue, was_empty, frame, meta);
         };
         self.free = entry.next;
         entry.frame = frame;
-        entry.next = NONE;
         entry.meta = meta;
-        self.link(queue, at)
+        self.link(queue, was_empty, at)
     }
 
     /// A push for which no entry is free: another one is made.
     #[cold]
     #[inline(never)]
-    fn push_behind_last(&mut self, queue: &mut Queue, frame: ParkedFrame, meta: Meta) -> bool {
+    fn push_behind_last(
+        &mut self,
+        queue: &mut Queue,
+        was_empty: bool,
+        frame: ParkedFrame,
+        meta: Meta,
+    ) -> bool {
         // At most as many entries as cells, of which there are fewer than 2^32.
         let at = u32::try_from(self.entries.len()).unwrap_or(NONE);
         debug_assert!(self.entries.len() < self.entries.capacity(), "admission keeps within cells");
         self.entries.push(Entry { frame, next: NONE, meta });
-        self.link(queue, at)
+        self.link(queue, was_empty, at)
     }
 
     #[inline(always)]
-    fn link(&mut self, queue: &mut Queue, at: u32) -> bool {
-        if queue.head == NONE {
+    fn link(&mut self, queue: &mut Queue, was_empty: bool, at: u32) -> bool {
+        if was_empty {
             queue.head = at;
             queue.tail = at;
             return true;
@@ -111,8 +131,14 @@ impl Pool {
     }
 
     /// Takes the frame at the head.
-    #[inline(always)]
     pub(super) fn pop(&mut self, queue: &mut Queue) -> Option<(ParkedFrame, Meta)> {
+        if queue.is_empty() { None } else { self.pop_first(queue) }
+    }
+
+    /// Takes the frame at the head of a queue that is not empty.
+    #[inline(always)]
+    pub(super) fn pop_first(&mut self, queue: &mut Queue) -> Option<(ParkedFrame, Meta)> {
+        debug_assert!(!queue.is_empty(), "a queue without frames");
         let at = queue.head;
         let entry = self.entries.get_mut(at as usize)?;
         queue.head = std::mem::replace(&mut entry.next, self.free);
@@ -152,7 +178,8 @@ mod tests {
                 let which = round % 2;
                 if queues[which].fits(64 + sent[which]) && sent[which] - got[which] < 4 {
                     let frame = store.allocate(64 + sent[which]).expect("room");
-                    pool.push(&mut queues[which], ParkedFrame::new(frame), meta);
+                    let bytes = queues[which].bytes_with(frame.len_bytes());
+                    pool.push(&mut queues[which], bytes, ParkedFrame::new(frame), meta);
                     sent[which] += 1;
                 }
             }

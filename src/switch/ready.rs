@@ -1,25 +1,37 @@
 //! Which ports can send: a set of those that can now, and a line of those whose wire is busy, by
 //! when it is free. A port without backlog is in neither, so work is proportional to ready ports.
 
-use std::collections::VecDeque;
-
 use super::port_set::{PORTS_MAX, PortSet};
 use crate::node::PortId;
 use crate::time::Time;
 
+/// Places in the line: a power of two above the number of ports, so that it is never full.
+const PLACES: usize = 2 * PORTS_MAX;
+
 /// Ports with something to send that may: each in `ready` or in `waiting`.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(super) struct Ready {
     ready: PortSet,
     /// The number of ports in `ready`.
     ready_len: u32,
-    /// By when their wire is free. Ports of one rate that send frames of one length join at the
-    /// end; one that joins in the middle moves the shorter part by a place.
-    waiting: VecDeque<(Time, PortId)>,
-    /// The first time in `waiting`.
-    next_free: Time,
-    /// When a port last became ready.
+    /// The place of the first in `waiting` and the one behind the last; they wrap.
+    head: u16,
+    tail: u16,
+    /// By when their wire is free, as a ring. Ports of one rate that send frames of one length
+    /// join at the end; one that joins in the middle moves the shorter part by a place.
+    waiting: Box<[(Time, PortId); PLACES]>,
+    /// The last time in `waiting`, or one that has passed.
+    last_free: Time,
+    /// When a port last became ready, and the first time in `waiting`: side by side, for
+    /// [`next_deadline`](Self::next_deadline) takes one of them.
     since: Time,
+    next_free: Time,
+}
+
+/// A place as an index.
+const fn place(at: u16) -> usize {
+    at as usize % PLACES
 }
 
 impl Ready {
@@ -27,8 +39,11 @@ impl Ready {
         Self {
             ready: PortSet::default(),
             ready_len: 0,
-            waiting: VecDeque::with_capacity(PORTS_MAX),
+            head: 0,
+            tail: 0,
+            waiting: Box::new([(Time::NEVER, PortId(0)); PLACES]),
             next_free: Time::NEVER,
+            last_free: Time::ZERO,
             since: Time::ZERO,
         }
     }
@@ -45,20 +60,44 @@ impl Ready {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn wait(&mut self, free_at: Time, port: PortId) {
-        match self.waiting.back() {
-            Some((last, _)) if *last > free_at => return self.wait_before(free_at, port),
-            Some(_) => {}
-            None => self.next_free = free_at,
+        if free_at < self.last_free {
+            return self.wait_before(free_at, port);
         }
-        self.waiting.push_back((free_at, port));
+        self.last_free = free_at;
+        if free_at < self.next_free {
+            self.next_free = free_at;
+        }
+        self.waiting[place(self.tail)] = (free_at, port);
+        self.tail = self.tail.wrapping_add(1);
     }
 
+    /// One that does not join at the end.
+    #[cold]
     #[inline(never)]
     fn wait_before(&mut self, free_at: Time, port: PortId) {
-        let at = self.waiting.partition_point(|(time, _)| *time <= free_at);
-        self.waiting.insert(at, (free_at, port));
+        let mut at = self.tail;
+        while at != self.head && self.waiting[place(at.wrapping_sub(1))].0 > free_at {
+            at = at.wrapping_sub(1);
+        }
+        if at.wrapping_sub(self.head) < self.tail.wrapping_sub(at) {
+            self.head = self.head.wrapping_sub(1);
+            at = at.wrapping_sub(1);
+            let mut to = self.head;
+            while to != at {
+                self.waiting[place(to)] = self.waiting[place(to.wrapping_add(1))];
+                to = to.wrapping_add(1);
+            }
+        } else {
+            let mut to = self.tail;
+            self.tail = self.tail.wrapping_add(1);
+            while to != at {
+                self.waiting[place(to)] = self.waiting[place(to.wrapping_sub(1))];
+                to = to.wrapping_sub(1);
+            }
+        }
+        self.waiting[place(at)] = (free_at, port);
         self.next_free = self.next_free.min(free_at);
     }
 
@@ -66,7 +105,7 @@ impl Ready {
     #[inline]
     pub(super) const fn disarm(&mut self, port: PortId) {
         self.ready_len -= 1;
-        self.ready.remove(port.index());
+        self.ready.take(port.index());
     }
 
     /// The port may not send, whatever it has, until it is armed again.
@@ -74,8 +113,25 @@ impl Ready {
         if self.is_ready(port) {
             self.disarm(port);
         }
-        self.waiting.retain(|(_, waiting)| *waiting != port);
-        self.next_free = self.waiting.front().map_or(Time::NEVER, |(time, _)| *time);
+        let mut kept = self.head;
+        let mut at = self.head;
+        self.last_free = Time::ZERO;
+        while at != self.tail {
+            let waiting = self.waiting[place(at)];
+            if waiting.1 != port {
+                self.waiting[place(kept)] = waiting;
+                self.last_free = waiting.0;
+                kept = kept.wrapping_add(1);
+            }
+            at = at.wrapping_add(1);
+        }
+        self.tail = kept;
+        self.find_next_free();
+    }
+
+    fn find_next_free(&mut self) {
+        let first = self.waiting[place(self.head)].0;
+        self.next_free = if self.head == self.tail { Time::NEVER } else { first };
     }
 
     /// Moves the ports whose wire is free at `now` to the set.
@@ -89,16 +145,21 @@ impl Ready {
     #[inline(never)]
     fn move_free(&mut self, now: Time) {
         self.since = now;
-        while let Some((time, port)) = self.waiting.front().copied() {
-            if time > now {
-                self.next_free = time;
-                return;
+        let before = self.head;
+        let mut at = before;
+        self.next_free = loop {
+            if at == self.tail {
+                break Time::NEVER;
             }
-            self.waiting.pop_front();
-            self.ready_len += 1;
+            let (time, port) = self.waiting[place(at)];
+            if time > now {
+                break time;
+            }
             self.ready.insert(port.index());
-        }
-        self.next_free = Time::NEVER;
+            at = at.wrapping_add(1);
+        };
+        self.head = at;
+        self.ready_len += u32::from(at.wrapping_sub(before));
     }
 
     #[inline]

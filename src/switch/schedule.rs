@@ -3,13 +3,8 @@
 /// Strict priority: the highest queue of those that have frames and may send. `eligible` has bit n
 /// set for queue n.
 #[inline]
-pub(super) const fn strict(eligible: u8) -> Option<u8> {
-    match eligible.checked_ilog2() {
-        // The place of a bit of eight.
-        #[allow(clippy::cast_possible_truncation, reason = "at most 7")]
-        Some(queue) => Some(queue as u8),
-        None => None,
-    }
+pub(super) const fn strict(eligible: u32) -> Option<u32> {
+    eligible.checked_ilog2()
 }
 
 #[cfg(test)]
