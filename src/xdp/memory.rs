@@ -47,15 +47,12 @@ impl Memory {
             return Err(io::Error::from(io::ErrorKind::OutOfMemory));
         }
         let at: *mut c_void = self.base.wrapping_add(offset).cast();
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        let huge = flags | libc::MAP_HUGETLB;
-        // SAFETY: replaces a part of our own range that no region uses yet.
-        let mut got = unsafe { libc::mmap(at, len, protection, huge, -1, 0) };
-        let is_huge = got != libc::MAP_FAILED;
+        let is_huge = Self::place_huge_pages(at, len);
         if !is_huge {
-            // SAFETY: as above.
-            got = unsafe { libc::mmap(at, len, protection, flags, -1, 0) };
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+            // SAFETY: replaces a part of our own range that no region uses yet.
+            let got = unsafe { libc::mmap(at, len, protection, flags, -1, 0) };
             if got == libc::MAP_FAILED {
                 return Err(io::Error::last_os_error());
             }
@@ -67,6 +64,33 @@ impl Memory {
         // SAFETY: advice about a mapping of our own.
         let _ = unsafe { libc::madvise(at, len, libc::MADV_DONTFORK) };
         Ok(is_huge)
+    }
+
+    /// Puts reserved huge pages at `at`, a part of a range of ours; false when the system has too
+    /// few, and the range is as it was.
+    ///
+    /// They are mapped elsewhere and moved: a mapping in place that fails for want of pages has
+    /// already taken away what was there, and until something is put back another thread's mapping
+    /// may land in the hole.
+    fn place_huge_pages(at: *mut c_void, len: usize) -> bool {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB;
+        // SAFETY: no address is asked for, so that no mapping of ours is replaced.
+        let pages = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
+        if pages == libc::MAP_FAILED {
+            return false;
+        }
+        let moving = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        // SAFETY: moves the mapping made above, which nothing points into, over a part of our own
+        // range that no region uses yet.
+        let moved = unsafe { libc::mremap(pages, len, len, moving, at) };
+        if moved == libc::MAP_FAILED {
+            // A kernel before 5.16 moves no huge pages.
+            // SAFETY: the mapping made above, which nothing points into.
+            unsafe { libc::munmap(pages, len) };
+            return false;
+        }
+        true
     }
 
     /// The address of the byte at `offset`, for the kernel.
@@ -114,5 +138,26 @@ impl Drop for Memory {
         // SAFETY: the range was mapped by `reserve`; slices of it borrow `self`. Pages that the
         // kernel still uses for a socket stay with the kernel.
         unsafe { libc::munmap(self.mapped, RANGE_BYTES + REGION_ALIGN_BYTES) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the kernel has a mapping at every page of the range's first `len` bytes.
+    fn is_mapped(memory: &Memory, len: usize) -> bool {
+        // SAFETY: an asynchronous flush of anonymous memory does nothing but look the pages up.
+        unsafe { libc::msync(memory.base.cast(), len, libc::MS_ASYNC) == 0 }
+    }
+
+    #[test]
+    fn no_hole_opens_where_huge_pages_are_wanted_and_lacking() {
+        let memory = Memory::reserve().expect("addresses");
+        // More than any machine keeps in reserve.
+        assert!(!Memory::place_huge_pages(memory.base.cast(), RANGE_BYTES));
+        assert!(is_mapped(&memory, RANGE_BYTES));
+        memory.make_real(0, REGION_ALIGN_BYTES).expect("2 MiB");
+        assert!(is_mapped(&memory, RANGE_BYTES));
     }
 }

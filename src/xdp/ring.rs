@@ -33,7 +33,8 @@ struct Raw<T> {
     _memory: Memory<T>,
 }
 
-// SAFETY: the pointers name memory that moves with the ring and that only it and the kernel use.
+// SAFETY: the pointers name memory that the ring keeps, wherever the ring moves. Whoever is at its
+// other end, the kernel or a thread with the other half of a pair, orders its accesses by the indices.
 unsafe impl<T: Send> Send for Raw<T> {}
 
 enum Memory<T> {
