@@ -1,5 +1,7 @@
 //! A set of ports as 256 bits.
 
+use std::hint::cold_path;
+
 use crate::node::PortId;
 
 /// Ports that a switch may have.
@@ -47,8 +49,10 @@ impl PortSet {
     pub(super) const fn first(&self) -> Option<PortId> {
         let [a, b, c, d] = self.0;
         if a != 0 {
-            Some(port_at(0, a))
-        } else if b != 0 {
+            return Some(port_at(0, a));
+        }
+        cold_path();
+        if b != 0 {
             Some(port_at(1, b))
         } else if c != 0 {
             Some(port_at(2, c))
