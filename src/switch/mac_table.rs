@@ -144,8 +144,13 @@ impl MacTable {
     }
 
     /// The port of a station that is known and has not been silent for too long.
+    #[inline(always)]
     pub(super) fn find(&self, now: Time, key: u64) -> Option<PortId> {
-        port_unless_expired(self.value_of(key), now)
+        let value = match self.value_at_home(key) {
+            Some(value) => value,
+            None => self.value_elsewhere(key),
+        };
+        port_unless_expired(value, now)
     }
 
     /// The value of a station that is at home, as most are.

@@ -94,6 +94,7 @@ impl Egress {
     }
 
     /// Puts an admitted frame, with the tag it leaves with, into its queue.
+    #[inline(always)]
     fn enqueue(
         &mut self,
         port: &mut Port,
@@ -221,6 +222,7 @@ impl Switch {
     }
 
     /// The first ingress stages: checks, VLAN, class.
+    #[inline(always)]
     fn inspect(
         &self,
         now: Time,
@@ -345,7 +347,10 @@ impl Switch {
             return self.flood(store, arrival, frame);
         };
         if learns {
-            self.learn(arrival.now, key_of(arrival.vlan, arrival.addresses.source), ingress);
+            let source = key_of(arrival.vlan, arrival.addresses.source);
+            if !self.macs.refresh(now, source, ingress) {
+                self.learn(now, source, ingress);
+            }
         }
         if egress == ingress {
             return self.discard(store, ingress, DropReason::SamePort, frame);
@@ -378,7 +383,14 @@ impl Switch {
         egress: PortId,
         frame: ParkedFrame,
     ) {
-        match self.tag_change(&arrival, egress) {
+        // Where the frame leaves as it came: no tag, in the VLAN of the port's untagged frames.
+        let leaves_untagged = port_of(&self.ports, egress).untagged_vlan == arrival.vlan;
+        let tag = if arrival.tags.is_none() && leaves_untagged {
+            Ok(TagChange::Keep)
+        } else {
+            self.tag_change(&arrival, egress)
+        };
+        match tag {
             Ok(tag) => self.deliver(store, &arrival, egress, tag, frame),
             Err(reason) => self.discard(store, egress, reason, frame),
         }
