@@ -231,3 +231,32 @@ fn damage_ends_in_one_line_after_every_good_record() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("gunzip"));
 }
+
+/// SIGINT while a pipe has not given its first byte: interrupted, not a damaged capture.
+#[test]
+fn a_signal_ends_a_replay_that_waits_for_stdin() {
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+
+    let out = tempfile::tempdir().expect("a directory");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tailwater"))
+        .args(["replay", "-", "--out"])
+        .arg(out.path().join("run"))
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let caught = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id()));
+        let status = status.expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let set = u64::from_str_radix(line.expect("a set").trim(), 16).expect("hexadecimal");
+        set & 1 << 1 != 0
+    };
+    while !caught() {
+        std::thread::yield_now();
+    }
+    let pid = Pid::from_raw(child.id().try_into().expect("a pid"));
+    kill(pid, Signal::SIGINT).expect("it is ours");
+    let _stdin = child.stdin.take();
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+}

@@ -105,7 +105,11 @@ impl ReplayArgs {
         let fails = |what: &dyn std::fmt::Display| Failure::Running(format!("{name}: {what}"));
         let interrupted = interrupt::install()?;
         let source = self.open(interrupted)?;
-        let mut reader = CaptureReader::new(source).map_err(|error| fails(&error))?;
+        let mut reader = CaptureReader::new(source).map_err(|error| {
+            // A pipe may end there before it has given anything.
+            let stopped = interrupted.load(Ordering::Relaxed);
+            if stopped { Failure::Interrupted } else { fails(&error) }
+        })?;
         let gap_max = self.gap_max.unwrap_or(Duration::MAX);
         if let [file, node] = self.lab.as_slice() {
             let lab = FromLab {

@@ -95,7 +95,8 @@ impl Finished {
         histograms.push(("latency".to_owned(), all));
         report.extra.extend(self.extra);
         report.check_conservation();
-        let verified = report.flows.iter().all(|flow| flow.verified);
+        // What ended in a kernel host has no delays, and nobody has looked at it.
+        let verified = report.flows.iter().all(|flow| flow.verified || flow.latency_ns.is_none());
         report.set_invariant("content_verified", verified);
         let value = serde_json::to_value(&report).unwrap_or(serde_json::Value::Null);
         report.expectations = topology
@@ -164,7 +165,6 @@ fn flow_report(
     }
     let Some(received) = received else {
         flow.stream = Some(counts);
-        flow.verified = true;
         return (flow, LatencyHistogram::new());
     };
     counts = SequenceCounts::of(counts.planned, counts.sent, received);

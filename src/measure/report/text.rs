@@ -252,7 +252,12 @@ fn flow_row(flow: &FlowReport) -> Vec<String> {
         Some(p) => row.extend([p.p50, p.p99, p.max].map(show_ns)),
         None => row.extend(std::iter::repeat_n("-".to_owned(), 3)),
     }
-    row.push(if flow.verified { "yes" } else { "NO" }.to_owned());
+    row.push(match (flow.verified, flow.latency_ns) {
+        (true, _) => "yes".to_owned(),
+        (false, Some(_)) => "NO".to_owned(),
+        // Nobody looked.
+        (false, None) => "-".to_owned(),
+    });
     row
 }
 

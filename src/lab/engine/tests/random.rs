@@ -85,6 +85,10 @@ impl Draw {
             let apart = in_vlans && vlans[&from] != vlans[&to];
             if from != to && !apart {
                 self.stream(&mut text, from, to);
+                if !in_vlans && self.one_in(4) {
+                    let pcp = self.below(8);
+                    writeln!(text, "vlan = 1\npcp = {pcp}").expect("text");
+                }
             }
         }
         for _ in 0..self.below(4) {
@@ -132,7 +136,7 @@ impl Draw {
 
     fn stream(&mut self, text: &mut String, from: u64, to: u64) {
         let rate = self.pick(&["1Mbps", "100Kpps", "1Gbps", "9.9Gbps", "2Mpps"]);
-        let bytes = self.pick(&["90", "128", "333", "614"]);
+        let bytes = self.pick(&["96", "128", "333", "614"]);
         let frames = self.below(200);
         let start = self.pick(&["0us", "1ps", "13us", "2ms"]);
         let arrivals = self.pick(&["constant", "poisson"]);
