@@ -110,6 +110,27 @@ fn a_network_goes_with_its_guard_and_two_labs_stand_at_once() {
     assert_eq!(namespaces_of(&second), 0, "a panic removes it too");
 }
 
+/// `ip` takes what begins one of its own words for that word.
+#[test]
+fn a_port_may_be_called_like_a_word_of_ip() {
+    if skipped() {
+        return;
+    }
+    let name = unique("words");
+    let text = format!(
+        "name = \"{name}\"\n[switch.s1]\n[host.h1]\n[host.h2]\n\
+         [[link]]\nends = [\"h1:eth0\", \"s1:a\"]\n[[link]]\nends = [\"h2:eth0\", \"s1:up\"]\n"
+    );
+    let topology = Topology::parse("test.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+    let network = netns::build(&topology).expect("a network");
+    let switch = netns::namespace(&name, "s1");
+    for port in ["a", "up"] {
+        let end = shown(Some(&switch), &["link", "show", "dev", port]);
+        assert!(end.contains("LOWER_UP"), "{port}: {end}");
+    }
+    network.guard.clear().expect("cleared");
+}
+
 #[test]
 fn a_namespace_of_someone_else_is_left_alone() {
     if skipped() {

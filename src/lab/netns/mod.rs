@@ -210,7 +210,7 @@ fn configure(
         // Writing to a string cannot fail.
         let _ = writeln!(
             lines,
-            "link set {interface} address {mac} mtu {mtu_bytes} promisc {promisc} up"
+            "link set dev {interface} address {mac} mtu {mtu_bytes} promisc {promisc} up"
         );
         if let Some(host) = kernel {
             addresses(topology, host, interface, &mut lines);

@@ -218,8 +218,11 @@ impl<'a> Resolver<'a> {
                     self.issue(issue);
                     return None;
                 }
+                // Its interface is called so, or `swp3` for port `3`.
+                let digits = port.bytes().all(|b| b.is_ascii_digit());
                 let named = !port.is_empty()
-                    && port.len() <= 15
+                    && port.len() <= if digits { 12 } else { 15 }
+                    && port != "lo"
                     && port.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
                 if !named {
                     self.issue(

@@ -66,6 +66,11 @@ impl<'a> Resolver<'a> {
                 self.issue(Issue::new(name.span(), format!("more than {PORTS_MAX} ports")));
                 names.truncate(PORTS_MAX);
             }
+            let both = names.iter().find(|port| names.contains(&format!("swp{port}")));
+            if let Some(port) = both.filter(|port| port.bytes().all(|b| b.is_ascii_digit())) {
+                let message = format!("the interfaces of its ports `{port}` and `swp{port}` clash");
+                self.issue(Issue::new(name.span(), message));
+            }
             let mut ports = Vec::new();
             let mut attachments = Vec::new();
             for (number, port_name) in (0_u16..).zip(&names) {

@@ -60,6 +60,21 @@ fn a_switch_that_contradicts_itself_is_refused_at_its_place() {
 }
 
 #[test]
+fn a_port_whose_interface_could_not_be_made_is_refused() {
+    for (ports, says) in [
+        (["lo", "2"], "cannot name a port"),
+        (["1234567890123", "2"], "cannot name a port"),
+        (["swp2", "2"], "interfaces of its ports"),
+    ] {
+        let text = TWO.replace("s1:1", &format!("s1:{}", ports[0]));
+        let text = text.replace("s1:2", &format!("s1:{}", ports[1]));
+        let error = Topology::parse("test.toml", &text).expect_err(ports[0]);
+        assert!(error.render(false, false).contains(says), "{}", error.render(false, false));
+    }
+    parse(&TWO.replace("s1:1", "s1:swp9").replace("s1:2", "s1:address"));
+}
+
+#[test]
 fn the_seed_reaches_every_node() {
     let mut topology = parse(TWO);
     topology.set_seed(9);
