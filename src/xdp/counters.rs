@@ -68,7 +68,7 @@ counters! {
     tx_refused_oversize,
     /// Refused: more descriptors than the kernel takes for a frame.
     tx_refused_descriptors,
-    /// Refused for now: the TX ring was full. The caller keeps the frame.
+    /// Refused since the TX ring was full: the caller keeps the frame and may try again.
     tx_refused_ring_full,
     /// Refused: the port was down.
     tx_refused_link_down,
