@@ -13,6 +13,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod mac;
 pub mod parse;
+pub mod pfc;
 pub mod stream;
 pub mod udp;
 pub mod vlan;
@@ -34,6 +35,8 @@ pub mod ethertype {
     pub const VLAN_9100: u16 = 0x9100;
     /// Internet Protocol version 6 (RFC 2464).
     pub const IPV6: u16 = 0x86dd;
+    /// MAC control (IEEE 802.3 clause 31.4): pause frames of both kinds.
+    pub const MAC_CONTROL: u16 = 0x8808;
 }
 
 /// Values of the IPv4 protocol and IPv6 next header fields (IANA).
