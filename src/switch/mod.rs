@@ -6,13 +6,17 @@ mod classify;
 pub mod config;
 mod counters;
 mod mac_table;
+pub mod pause;
+pub mod pfc;
 mod pipeline;
 mod port;
 mod port_set;
+pub mod prevention;
 mod queue;
 mod ready;
 mod schedule;
 mod vlan;
+pub mod watchdog;
 
 pub use check::{SwitchConfigError, SwitchConfigPlace};
 pub use config::{PortConfig, StaticMac, SwitchConfig, Trust, VlanMode};

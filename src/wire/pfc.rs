@@ -223,7 +223,11 @@ mod tests {
         let mut frame = MacControl::Pfc(Pfc::uniform(0b1000, 7)).frame(SOURCE);
         frame[16] = 0xff;
         let read = MacControl::read(&frame);
-        assert_eq!(read, Ok(MacControl::Pfc(Pfc::uniform(0b1000, 7))), "the upper byte is reserved");
+        assert_eq!(
+            read,
+            Ok(MacControl::Pfc(Pfc::uniform(0b1000, 7))),
+            "the upper byte is reserved"
+        );
         frame[14..16].copy_from_slice(&[0x01, 0x02]);
         assert_eq!(MacControl::read(&frame), Ok(MacControl::Other(0x0102)));
         frame[14..16].copy_from_slice(&[0x01, 0x01]);
