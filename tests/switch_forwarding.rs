@@ -4,7 +4,9 @@ use tailwater::frame::{FrameStore, SlabStore};
 use tailwater::ledger::DropReason;
 use tailwater::line::ETHERNET_OVERHEAD_BYTES;
 use tailwater::node::{Node, PortId};
-use tailwater::switch::{PortConfig, StaticMac, Switch, SwitchConfig, Trust, VlanMode};
+use tailwater::switch::{
+    PortConfig, StaticMac, Switch, SwitchConfig, SwitchSetting, Trust, VlanMode,
+};
 use tailwater::time::{Duration, Time};
 use tailwater::units::Rate;
 use tailwater::wire::MacAddr;
@@ -371,6 +373,66 @@ fn a_full_store_loses_copies_by_name() {
     bench.arrives(0, &ipv4(MacAddr::BROADCAST, A));
     assert_eq!(bench.ports_out(), [1, 3]);
     assert_eq!(bench.drops(2, DropReason::NoFrameForCopy), 1);
+}
+
+#[test]
+fn a_lower_limit_holds_for_what_the_queue_has_held_before() {
+    let mut bench = Bench::new(config(2));
+    bench.arrives(1, &ipv4(A, B));
+    bench.sends();
+    let long = frame(B, A, &[0x08, 0x00, 0x45], 1_000);
+    for _ in 0..5 {
+        bench.arrives(0, &long);
+    }
+    assert_eq!((bench.ports_out().len(), bench.drops(1, DropReason::QueueLimit)), (5, 0));
+    let limit =
+        |limit_bytes| SwitchSetting::QueueLimit { port: PortId(1), queue: Some(0), limit_bytes };
+    bench.switch.set(bench.now, limit(2_000)).expect("set");
+    for _ in 0..5 {
+        bench.arrives(0, &long);
+    }
+    assert_eq!((bench.ports_out().len(), bench.drops(1, DropReason::QueueLimit)), (2, 3));
+    bench.switch.set(bench.now, limit(4_000)).expect("set");
+    for _ in 0..5 {
+        bench.arrives(0, &long);
+    }
+    assert_eq!((bench.ports_out().len(), bench.drops(1, DropReason::QueueLimit)), (4, 4));
+    let refused = bench.switch.set(bench.now, limit(10)).expect_err("less than a frame");
+    let wants =
+        "port s1:1: queue_limit_bytes: queue 0 holds 10 bytes, a frame of this port's MTU 1518";
+    assert_eq!(refused.to_string(), wants);
+    assert_eq!(bench.switch.config().ports[1].queue_limit_bytes[0], 4_000, "nothing has changed");
+}
+
+#[test]
+fn stations_are_forgotten_on_demand_and_sooner_by_a_shorter_ageing() {
+    let mut bench = Bench::new(config(3));
+    let known = |bench: &mut Bench| {
+        bench.arrives(0, &ipv4(B, A));
+        bench.ports_out() == [1]
+    };
+    bench.arrives(1, &ipv4(A, B));
+    bench.sends();
+    assert!(known(&mut bench));
+    bench.switch.set(bench.now, SwitchSetting::ForgetStations(Some(PortId(1)))).expect("set");
+    assert!(!known(&mut bench));
+    assert_eq!(bench.switch.mac_table_counters().flushed, 1);
+    bench.arrives(1, &ipv4(A, B));
+    bench.sends();
+    bench.now += Duration::from_secs(20);
+    assert!(known(&mut bench), "300 s are the default");
+    bench.switch.set(bench.now, SwitchSetting::MacAgeing(Duration::from_secs(10))).expect("set");
+    let deadline = Node::<SlabStore>::next_deadline(&bench.switch);
+    assert_eq!(deadline, bench.now, "there is something to forget now");
+    for _ in 0..100 {
+        bench.now = bench.now.max(Node::<SlabStore>::next_deadline(&bench.switch));
+        bench.switch.on_timer(bench.now, &mut bench.store);
+        if bench.switch.mac_table_counters().aged == 1 {
+            break;
+        }
+    }
+    assert_eq!(bench.switch.stations(), 1, "the sweep has come by");
+    assert!(!known(&mut bench), "silent for 20 s");
 }
 
 #[test]

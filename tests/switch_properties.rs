@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use tailwater::frame::{FrameStore, SlabStore};
 use tailwater::node::{Node, PortId};
-use tailwater::switch::{PortConfig, StaticMac, Switch, SwitchConfig, Trust, VlanMode};
+use tailwater::switch::{
+    PortConfig, StaticMac, Switch, SwitchConfig, SwitchSetting, Trust, VlanMode,
+};
 use tailwater::time::{Duration, Time};
 use tailwater::units::Rate;
 use tailwater::wire::MacAddr;
@@ -38,6 +40,8 @@ enum Step {
         port: u16,
         held: bool,
     },
+    /// An operator's change.
+    Set(SwitchSetting),
     /// Time passes, and what is ready is sent.
     Serve {
         ns: u64,
@@ -59,7 +63,20 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(port, bytes)| Step::Noise { port, bytes }),
         1 => (port.clone(), any::<bool>()).prop_map(|(port, up)| Step::Link { port, up }),
         1 => (port, any::<bool>()).prop_map(|(port, held)| Step::Hold { port, held }),
+        2 => setting().prop_map(Step::Set),
         10 => (0_u64..3_000).prop_map(|ns| Step::Serve { ns }),
+    ]
+}
+
+/// Settings, some of which a switch must refuse.
+fn setting() -> impl Strategy<Value = SwitchSetting> {
+    let port = (0..=PORTS).prop_map(PortId);
+    prop_oneof![
+        4 => (port.clone(), prop::option::of(0_u8..9), 1_000_u64..6_000).prop_map(
+            |(port, queue, limit_bytes)| SwitchSetting::QueueLimit { port, queue, limit_bytes }
+        ),
+        1 => (0_u64..60).prop_map(|us| SwitchSetting::MacAgeing(Duration::from_us(us))),
+        1 => prop::option::of(port).prop_map(SwitchSetting::ForgetStations),
     ]
 }
 
@@ -119,9 +136,38 @@ struct Run {
     wire_free: [Time; PORTS as usize],
     up: [bool; PORTS as usize],
     held: [bool; PORTS as usize],
+    /// Bytes in each queue when it was last looked at.
+    queued: [[u64; 8]; PORTS as usize],
 }
 
 impl Run {
+    /// A setting takes effect and is in the configuration, or is refused and changes nothing.
+    fn set(&mut self, setting: SwitchSetting) -> Result<(), TestCaseError> {
+        let before = format!("{:?}", self.switch.config());
+        let refused = self.switch.set(self.now, setting).is_err();
+        let after = format!("{:?}", self.switch.config());
+        let sound = match setting {
+            SwitchSetting::QueueLimit { port, queue, limit_bytes } => {
+                // A frame of the MTU with its tag must fit.
+                let least = if port.0 == 3 { 1_418 } else { 1_518 };
+                port.0 < PORTS && queue.is_none_or(|queue| queue < 8) && limit_bytes >= least
+            }
+            SwitchSetting::MacAgeing(ageing) => !ageing.is_zero(),
+            SwitchSetting::ForgetStations(port) => port.is_none_or(|port| port.0 < PORTS),
+        };
+        prop_assert_eq!(refused, !sound, "{:?}", setting);
+        prop_assert!(!refused || before == after);
+        if let (false, SwitchSetting::QueueLimit { port, queue, limit_bytes }) = (refused, setting)
+        {
+            let limits = self.switch.config().ports[port.index()].queue_limit_bytes;
+            prop_assert_eq!(limits[usize::from(queue.unwrap_or(7))], limit_bytes);
+        }
+        if (refused, setting) == (false, SwitchSetting::ForgetStations(None)) {
+            prop_assert_eq!(self.switch.stations(), 1, "the static one stays");
+        }
+        Ok(())
+    }
+
     fn serve(&mut self) -> Result<(), TestCaseError> {
         self.switch.on_timer(self.now, &mut self.store);
         while let Some(port) = Node::<SlabStore>::next_ready_port(&mut self.switch, self.now) {
@@ -167,7 +213,7 @@ impl Run {
         Ok(())
     }
 
-    fn check(&self) -> Result<(), TestCaseError> {
+    fn check(&mut self) -> Result<(), TestCaseError> {
         let ledger = Node::<SlabStore>::ledger(&self.switch);
         prop_assert_eq!(ledger.check(), Ok(()));
         prop_assert_eq!(self.store.outstanding(), ledger.queued);
@@ -176,7 +222,11 @@ impl Run {
         let mut queued = 0;
         for port in 0..PORTS {
             let bytes = self.switch.queue_bytes(PortId(port));
-            prop_assert!(bytes.iter().all(|bytes| *bytes <= 3_000));
+            let limits = self.switch.config().ports[usize::from(port)].queue_limit_bytes;
+            let before = std::mem::replace(&mut self.queued[usize::from(port)], bytes);
+            for ((bytes, limit), before) in bytes.iter().zip(limits).zip(before) {
+                prop_assert!(*bytes <= limit || *bytes <= before, "grew beyond its limit");
+            }
             queued += bytes.iter().sum::<u64>();
         }
         prop_assert!(queued <= self.switch.buffer_bytes());
@@ -199,6 +249,7 @@ proptest! {
             wire_free: [Time::ZERO; PORTS as usize],
             up: [true; PORTS as usize],
             held: [false; PORTS as usize],
+            queued: [[0; 8]; PORTS as usize],
         };
         for (number, step) in (0_u32..).zip(steps) {
             match step {
@@ -237,6 +288,7 @@ proptest! {
                     run.held[usize::from(port)] = held;
                     Node::<SlabStore>::hold(&mut run.switch, run.now, PortId(port), held);
                 }
+                Step::Set(setting) => run.set(setting)?,
                 Step::Serve { ns } => {
                     run.now += Duration::from_ns(ns);
                     run.serve()?;

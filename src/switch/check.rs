@@ -51,6 +51,15 @@ pub struct SwitchConfigError {
 }
 
 impl SwitchConfigError {
+    pub(super) fn no_such(config: &SwitchConfig, field: &'static str, problem: String) -> Self {
+        Self {
+            place: SwitchConfigPlace::Switch,
+            label: format!("switch {}", config.name),
+            field,
+            problem,
+        }
+    }
+
     pub(super) fn static_mac_without_place(index: usize, entry: &StaticMac) -> Self {
         static_error(
             index,

@@ -35,12 +35,6 @@ impl PortCounters {
         self.tx_bytes += u64::from(len_bytes);
     }
 
-    /// The most bytes that a queue ever held.
-    #[inline]
-    pub(super) const fn queue_bytes_max(&self, queue: u32) -> u64 {
-        self.queue_bytes_max[queue as usize & (QUEUES - 1)]
-    }
-
     #[inline]
     pub(super) fn queued(&mut self, queue: u32, bytes: u64) {
         let max = &mut self.queue_bytes_max[queue as usize & (QUEUES - 1)];

@@ -44,7 +44,7 @@ pub struct MacTableCounters {
     pub moved: u64,
     /// Stations forgotten for their silence.
     pub aged: u64,
-    /// Stations forgotten because their port's link went down.
+    /// Stations forgotten because their port's link went down, or because an operator said so.
     pub flushed: u64,
     /// Frames whose source found no place: their station stays unknown, traffic to it is flooded.
     pub not_learned: u64,
@@ -84,28 +84,53 @@ impl MacTable {
     pub(super) fn new(entries_max: u32, ageing: Duration) -> Self {
         let entries_max = entries_max as usize;
         let slots = (entries_max * 2).next_power_of_two().max(SWEEP_SLOTS);
-        let steps = (slots / SWEEP_SLOTS) as u64;
-        let pass_gap = ageing / SWEEPS_PER_AGEING;
-        Self {
+        let mut table = Self {
             slots: vec![[0; 2]; slots],
             hash_mask: slots as u64 - 1,
             entries_max,
             entries: 0,
             learned: 0,
-            // Rounded up to a tick, of which it has one at least.
-            ageing: ageing
-                .as_ps()
-                .max(1)
-                .checked_next_multiple_of(1 << TICK_BITS)
-                .unwrap_or(!PLACE_MASK)
-                - PLACE_MASK,
+            ageing: 0,
             sweep_at: 0,
             sweep_due: Time::NEVER,
-            sweep_gap: (pass_gap / steps).max(Duration::from_ps(1)),
-            pass_gap: pass_gap.max(Duration::from_ps(1)),
+            sweep_gap: Duration::ZERO,
+            pass_gap: Duration::ZERO,
             earliest: NEVER_TICK,
             counters: MacTableCounters::default(),
+        };
+        table.set_ageing(Time::ZERO, ageing);
+        table
+    }
+
+    /// Keeps stations for `ageing` from when each was last heard, those that are known included.
+    pub(super) fn set_ageing(&mut self, now: Time, ageing: Duration) {
+        // Rounded up to a tick, of which it has one at least.
+        let ticks = ageing.as_ps().max(1).checked_next_multiple_of(1 << TICK_BITS);
+        let before = std::mem::replace(&mut self.ageing, ticks.unwrap_or(!PLACE_MASK) - PLACE_MASK);
+        let steps = (self.slots.len() / SWEEP_SLOTS) as u64;
+        let pass_gap = ageing / SWEEPS_PER_AGEING;
+        self.sweep_gap = (pass_gap / steps).max(Duration::from_ps(1));
+        self.pass_gap = pass_gap.max(Duration::from_ps(1));
+        let mut earliest = NEVER_TICK;
+        for at in 0..self.slots.len() {
+            let [key, value] = self.slots[at];
+            let tick = value >> TICK_BITS;
+            if key == 0 || tick == NEVER_TICK {
+                continue;
+            }
+            // One that was to stay to the end of time says no more when it was heard.
+            let heard = match tick {
+                tick if tick == NEVER_TICK - 1 => now.as_ps(),
+                tick => (tick << TICK_BITS) - before,
+            };
+            let fresh = self.fresh(Time::from_ps(heard), value & PLACE_MASK);
+            self.slots[at][1] = fresh;
+            earliest = earliest.min(fresh >> TICK_BITS);
         }
+        // The next pass begins anew, with the station that has been silent for longest.
+        (self.sweep_at, self.earliest) = (0, NEVER_TICK);
+        let due = if earliest == NEVER_TICK { Time::NEVER } else { time_of(earliest) };
+        self.sweep_due = due.max(now);
     }
 
     /// Stations known now, static ones included; some of them may be past their age.
@@ -265,12 +290,14 @@ impl MacTable {
         false
     }
 
-    /// Forgets the learned stations of a port.
-    pub(super) fn flush(&mut self, port: PortId) {
+    /// Forgets the learned stations of a port, or of all ports.
+    pub(super) fn flush(&mut self, port: Option<PortId>) {
         let mut at = 0;
         while at < self.slots.len() {
             let [key, value] = self.slots[at];
-            if key != 0 && value & PLACE_MASK == u64::from(port.0) {
+            let place = value & PLACE_MASK;
+            let goes = port.map_or(place & STATIC == 0, |port| place == u64::from(port.0));
+            if key != 0 && goes {
                 self.remove(at);
                 self.counters.flushed += 1;
             } else {
@@ -434,7 +461,8 @@ mod tests {
         let mut table = MacTable::new(16, AGEING);
         assert!(table.insert_static(key_of(1, 7), PortId(200)));
         table.learn(at(1), key_of(1, 7), PortId(3));
-        table.flush(PortId(200));
+        table.flush(Some(PortId(200)));
+        table.flush(None);
         assert_eq!(table.find(at(9_999), key_of(1, 7)), Some(PortId(200)));
         assert_eq!(table.counters(), MacTableCounters::default());
     }
@@ -456,6 +484,8 @@ mod tests {
     enum Step {
         Learn { mac: u64, port: u16 },
         Flush { port: u16 },
+        FlushAll,
+        Age { secs: u64 },
         Wait { secs: u64 },
     }
 
@@ -465,6 +495,8 @@ mod tests {
             20 => (0_u64..40, any::<bool>(), 0_u16..4)
                 .prop_map(|(mac, high, port)| Step::Learn { mac: if high { mac << 40 } else { mac }, port }),
             1 => (0_u16..4).prop_map(|port| Step::Flush { port }),
+            1 => Just(Step::FlushAll),
+            1 => (1_u64..600).prop_map(|secs| Step::Age { secs }),
             4 => (0_u64..120).prop_map(|secs| Step::Wait { secs }),
         ]
     }
@@ -474,7 +506,7 @@ mod tests {
         fn the_table_agrees_with_a_map(steps in prop::collection::vec(step(), 1..400)) {
             let mut table = MacTable::new(100, AGEING);
             let mut model: BTreeMap<u64, (u16, u64)> = BTreeMap::new();
-            let mut secs = 0;
+            let (mut secs, mut ageing) = (0, 300);
             for step in steps {
                 match step {
                     Step::Learn { mac, port } => {
@@ -482,8 +514,19 @@ mod tests {
                         model.insert(key_of(1, mac), (port, secs));
                     }
                     Step::Flush { port } => {
-                        table.flush(PortId(port));
+                        table.flush(Some(PortId(port)));
                         model.retain(|_, (at, _)| *at != port);
+                    }
+                    Step::FlushAll => {
+                        table.flush(None);
+                        prop_assert_eq!(table.len(), 0);
+                        model.clear();
+                    }
+                    Step::Age { secs: for_secs } => {
+                        ageing = for_secs;
+                        table.set_ageing(at(secs), Duration::from_secs(ageing));
+                        // A longer time brings nothing back that the table has given up.
+                        model.retain(|key, _| table.value_of(*key) != 0);
                     }
                     Step::Wait { secs: wait } => secs += wait,
                 }
@@ -494,9 +537,9 @@ mod tests {
                     // The age is counted in ticks; whole seconds differ from them by one at most.
                     let age = secs - seen;
                     let found = table.find(at(secs), *key);
-                    if age < 300 {
+                    if age < ageing {
                         prop_assert_eq!(found, Some(PortId(*port)));
-                    } else if age > 300 {
+                    } else if age > ageing {
                         prop_assert_eq!(found, None);
                     }
                 }

@@ -22,4 +22,4 @@ pub use check::{SwitchConfigError, SwitchConfigPlace};
 pub use config::{PortConfig, StaticMac, SwitchConfig, Trust, VlanMode};
 pub use counters::PortCounters;
 pub use mac_table::MacTableCounters;
-pub use pipeline::Switch;
+pub use pipeline::{Switch, SwitchSetting};

@@ -5,6 +5,10 @@
 //! MTU, queue limit, memory, tag, queue. Transmission: schedule, wire. Stages hand on an
 //! [`Arrival`], then a [`Meta`] that stays with the queued frame.
 
+mod setting;
+
+pub use setting::SwitchSetting;
+
 use super::buffer::Buffer;
 use super::check::SwitchConfigError;
 use super::classify::{self, Addresses, Class, Classifier, Tags};
@@ -106,6 +110,7 @@ impl Egress {
         let queue = u32::from(arrival.class.queue());
         self.buffer.take(cells);
         let bytes = port.queue(queue).bytes_with(frame.len_bytes());
+        port.queue(queue).note_held(bytes);
         port.counters.queued(queue, bytes);
         self.append(port, egress, queue, bytes, frame, Meta { enqueued_at: arrival.now, cells });
     }
@@ -298,7 +303,7 @@ impl Switch {
         if egress == ingress
             || to.untagged_key != vlan_key
             || !to.up_and_carries(len_bytes)
-            || bytes > to.counters.queue_bytes_max(queue)
+            || !to.queue(queue).has_held(bytes)
             || !self.egress.buffer.take_again(cells)
         {
             return self.handle_known(now, store, ingress, frame);
@@ -617,7 +622,7 @@ impl<S: FrameStore> Node<S> for Switch {
             }
             state.backlog &= STOPPED;
             // Its stations may come back by another way; until they do, frames for them are flooded.
-            self.macs.flush(port);
+            self.macs.flush(Some(port));
         }
         self.restart(now, port);
     }

@@ -40,11 +40,34 @@ pub(super) struct Queue {
     tail: u32,
     bytes: u64,
     limit_bytes: u64,
+    /// The most bytes that it has held under this limit: so many fit without a look at the limit.
+    held_bytes_max: u64,
 }
 
 impl Queue {
     pub(super) const fn new(limit_bytes: u64) -> Self {
-        Self { head: NONE, tail: NONE, bytes: 0, limit_bytes }
+        Self { head: NONE, tail: NONE, bytes: 0, limit_bytes, held_bytes_max: 0 }
+    }
+
+    /// Gives the queue another limit. What it holds beyond it stays queued; nothing is let in until
+    /// that has left.
+    pub(super) fn set_limit(&mut self, limit_bytes: u64) {
+        self.limit_bytes = limit_bytes;
+        self.held_bytes_max = self.held_bytes_max.min(limit_bytes);
+    }
+
+    /// Notes that the queue is going to have `bytes`, which its limit allows.
+    #[inline]
+    pub(super) const fn note_held(&mut self, bytes: u64) {
+        if bytes > self.held_bytes_max {
+            self.held_bytes_max = bytes;
+        }
+    }
+
+    /// Whether the queue has held `bytes` before, under the limit that it has now.
+    #[inline]
+    pub(super) const fn has_held(&self, bytes: u64) -> bool {
+        bytes <= self.held_bytes_max
     }
 
     /// Bytes queued.
