@@ -2,6 +2,11 @@
 //
 // Steers frames into the AF_XDP socket of the queue they arrived on: all of them, or those that
 // match a list. Everything else, and everything for a queue without a socket, goes to the kernel.
+// Where that is asked for, a steered frame is stamped with the time of its arrival.
+//
+// Compiled twice: with HARDWARE_STAMPS it takes the stamp from the driver, which ties the loaded
+// program to one interface and needs the kernel's type information. A call that is only skipped
+// would do the same.
 
 #include <stdbool.h>
 #include <linux/bpf.h>
@@ -21,8 +26,21 @@
 #define VLAN_TAGS_MAX 4
 #define EXTENSIONS_MAX 6
 
+struct settings {
+	__u32 mode;
+	__u32 stamps;
+};
+
 // Set before loading; the verifier then removes what is not used.
-const volatile __u32 steer_mode = STEER_ALL;
+const volatile struct settings settings = {.mode = STEER_ALL};
+
+// What lies right before a stamped frame. The mark tells it from what else may be in that place.
+struct stamp {
+	__u64 mark;
+	__u64 time_ns;
+};
+
+#define STAMP_MARK 0x74772d7374616d70ULL
 
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
@@ -102,13 +120,13 @@ static __always_inline bool ipv6_matches(void *at, void *end)
 	struct ipv6hdr *ip = at;
 	if ((void *)(ip + 1) > end)
 		return false;
-	if (steer_mode & STEER_IPV6) {
+	if (settings.mode & STEER_IPV6) {
 		struct ipv6_block block = {.prefix_bits = 128};
 		__builtin_memcpy(block.address, &ip->daddr, sizeof(block.address));
 		if (bpf_map_lookup_elem(&ipv6_blocks, &block))
 			return true;
 	}
-	if (!(steer_mode & STEER_UDP))
+	if (!(settings.mode & STEER_UDP))
 		return false;
 	__u8 next = ip->nexthdr;
 	at = ip + 1;
@@ -144,23 +162,56 @@ static __always_inline bool matches(struct xdp_md *context)
 		ethertype = tag->ethertype;
 		at = tag + 1;
 	}
-	if (steer_mode & STEER_ETHERTYPE) {
+	if (settings.mode & STEER_ETHERTYPE) {
 		__u16 key = bpf_ntohs(ethertype);
 		if (bpf_map_lookup_elem(&ethertypes, &key))
 			return true;
 	}
-	if ((steer_mode & STEER_UDP) && ethertype == bpf_htons(ETH_P_IP))
+	if ((settings.mode & STEER_UDP) && ethertype == bpf_htons(ETH_P_IP))
 		return ipv4_matches(at, end);
-	if ((steer_mode & (STEER_UDP | STEER_IPV6)) && ethertype == bpf_htons(ETH_P_IPV6))
+	if ((settings.mode & (STEER_UDP | STEER_IPV6)) && ethertype == bpf_htons(ETH_P_IPV6))
 		return ipv6_matches(at, end);
 	return false;
+}
+
+#ifdef HARDWARE_STAMPS
+extern int bpf_xdp_metadata_rx_timestamp(const struct xdp_md *context, __u64 *timestamp) __ksym;
+
+// The NIC's clock; 0 when the driver has none for this frame.
+static __always_inline __u64 arrival_ns(struct xdp_md *context)
+{
+	__u64 time_ns = 0;
+	return bpf_xdp_metadata_rx_timestamp(context, &time_ns) ? 0 : time_ns;
+}
+#else
+// CLOCK_MONOTONIC.
+static __always_inline __u64 arrival_ns(struct xdp_md *context)
+{
+	(void)context;
+	return bpf_ktime_get_ns();
+}
+#endif
+
+static __always_inline void write_stamp(struct xdp_md *context)
+{
+	__u64 time_ns = arrival_ns(context);
+	// A driver that has no room before the frame has no stamps either.
+	if (time_ns == 0 || bpf_xdp_adjust_meta(context, -(int)sizeof(struct stamp)))
+		return;
+	struct stamp *stamp = (void *)(long)context->data_meta;
+	if ((void *)(stamp + 1) > (void *)(long)context->data)
+		return;
+	stamp->mark = STAMP_MARK;
+	stamp->time_ns = time_ns;
 }
 
 SEC("xdp.frags")
 int steer(struct xdp_md *context)
 {
-	if (!(steer_mode & STEER_ALL) && !matches(context))
+	if (!(settings.mode & STEER_ALL) && !matches(context))
 		return XDP_PASS;
+	if (settings.stamps)
+		write_stamp(context);
 	return bpf_redirect_map(&sockets, context->rx_queue_index, XDP_PASS);
 }
 

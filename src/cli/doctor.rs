@@ -9,7 +9,7 @@ use serde_json::json;
 use super::Failure;
 use super::outcome::print;
 use crate::xdp::nic::{self, Nic};
-use crate::xdp::{LinkState, NetNs, XdpMode, privileges, probe};
+use crate::xdp::{LinkState, NetNs, NoHardwareStamps, XdpMode, hardware_stamps, privileges, probe};
 
 /// What `doctor` was asked.
 #[derive(Debug, clap::Args)]
@@ -276,7 +276,7 @@ fn interface(name: &str) -> Vec<Check> {
         Ok(nic) => nic,
         Err(error) => return vec![fail("interface", format!("{name}: {error}"), "ip link")],
     };
-    let mut checks = vec![link(name, &nic), driver(name, &nic), zero_copy(&nic)];
+    let mut checks = vec![link(name, &nic), driver(name, &nic), zero_copy(&nic), rx_stamps(name)];
     let queues = format!("{} that can be bound", nic.queues);
     checks.push(ok("queues", queues));
     if nic.default_route {
@@ -330,6 +330,19 @@ fn zero_copy(nic: &Nic) -> Check {
             ok("zero_copy", format!("yes; a frame takes at most {segments} of its chunks"))
         }
         _ => ok("zero_copy", "no: frames are copied between the driver and the UMEM"),
+    }
+}
+
+/// Software stamps serve where there are none: only what one command mends is worth a warning.
+fn rx_stamps(name: &str) -> Check {
+    match hardware_stamps::find(&NetNs::Current, name) {
+        Ok(clock) => ok("rx_stamps", format!("hardware, by the clock {}", clock.path())),
+        Err(NoHardwareStamps::SwitchedOff { .. }) => warn(
+            "rx_stamps",
+            format!("{name} could stamp received frames and does not"),
+            hardware_stamps::switch_on(name),
+        ),
+        Err(none) => ok("rx_stamps", format!("software: {none}")),
     }
 }
 

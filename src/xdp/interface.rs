@@ -110,6 +110,45 @@ impl Interface {
         asked.ok().map(|()| value.data)
     }
 
+    /// The number of the clock that the interface stamps frames by; None when it has none.
+    pub(crate) fn phc_index(&self) -> Option<u32> {
+        /// `struct ethtool_ts_info` of `linux/ethtool.h`.
+        #[repr(C)]
+        #[derive(Default)]
+        struct TsInfo {
+            command: u32,
+            so_timestamping: u32,
+            phc_index: i32,
+            tx_types: u32,
+            tx_reserved: [u32; 3],
+            rx_filters: u32,
+            rx_reserved: [u32; 3],
+        }
+        const ETHTOOL_GET_TS_INFO: u32 = 0x41;
+        let mut info = TsInfo { command: ETHTOOL_GET_TS_INFO, phc_index: -1, ..TsInfo::default() };
+        // SAFETY: `TsInfo` is laid out as the structure of this command.
+        let asked = unsafe { sys::ethtool_request(self.socket.as_fd(), &self.name, &mut info) };
+        asked.ok().and_then(|()| u32::try_from(info.phc_index).ok())
+    }
+
+    /// Whether the hardware stamps every received frame now; None when the driver does not say.
+    pub(crate) fn stamps_all_received(&self) -> Option<bool> {
+        /// `struct hwtstamp_config` of `linux/net_tstamp.h`.
+        #[repr(C)]
+        #[derive(Default)]
+        struct Config {
+            flags: i32,
+            tx_type: i32,
+            rx_filter: i32,
+        }
+        const HWTSTAMP_FILTER_ALL: i32 = 1;
+        let mut config = Config::default();
+        let (socket, request) = (self.socket.as_fd(), libc::SIOCGHWTSTAMP);
+        // SAFETY: `Config` is laid out as the structure of this request.
+        let asked = unsafe { sys::interface_data(socket, request, &self.name, &mut config) };
+        asked.ok().map(|()| config.rx_filter == HWTSTAMP_FILTER_ALL)
+    }
+
     /// Receive queues that have a transmit queue of the same number; 1 when the driver does not say.
     pub(crate) fn queues(&self) -> u32 {
         /// `struct ethtool_channels` of `linux/ethtool.h`.

@@ -16,6 +16,7 @@ use super::interface::{Interface, InterfaceState, LinkState, carries_default_rou
 use super::netns::NetNs;
 use super::program::{Attach, Attachment, Steering, XdpMode};
 use super::socket::{self, BusyPoll, RingSizes, SharedUmem, Socket, SocketOptions, UmemOf};
+use super::stamp::RxStamps;
 use super::store::{PortSlot, RegionId, UmemArea};
 use super::sys;
 
@@ -48,6 +49,9 @@ pub struct PortConfig {
     pub attach: Attach,
     /// Which frames come to us.
     pub steering: Steering,
+    /// Whether the program stamps received frames, and by which clock. A port that takes the
+    /// attachment of another takes its stamps too.
+    pub rx_stamps: RxStamps,
     /// Busy polling by the kernel.
     pub busy_poll: Option<BusyPoll>,
     /// Take an interface even if it carries the default route.
@@ -70,6 +74,7 @@ impl PortConfig {
             zero_copy: ZeroCopy::Auto,
             attach: Attach::Auto,
             steering: Steering::All,
+            rx_stamps: RxStamps::Off,
             busy_poll: None,
             allow_default_route: false,
             promiscuous: false,
@@ -373,7 +378,7 @@ impl PortPlan {
         let attachment = match &config.attachment {
             Some(attachment) => Arc::clone(attachment),
             None => Arc::new(
-                Attachment::new(ifindex, &config.steering, config.attach)
+                Attachment::new(ifindex, &config.steering, config.attach, config.rx_stamps)
                     .map_err(|source| PortError::Attach { interface: name(), source })?,
             ),
         };

@@ -11,6 +11,7 @@ use super::io_worker::IoHandle;
 use super::plan::{self, OpenedPort, PlannedUmem, PortConfig, PortError, PortPlan};
 use super::program::{Attachment, XdpMode};
 use super::socket::Socket;
+use super::stamp::RxStamps;
 use super::store::{PortSlot, Recovered, RegionId, UmemStore};
 use super::sys;
 use crate::frame::{Frame, FrameStore as _};
@@ -62,6 +63,8 @@ struct Queue {
     partial: Option<(u32, u32, u32)>,
     /// Descriptors in the TX ring that the kernel had not taken when it was last asked.
     tx_pending: bool,
+    /// The program writes stamps into the chunks.
+    stamped: bool,
 }
 
 /// What [`Port::poll_state`] found.
@@ -150,6 +153,7 @@ impl Port {
 
     fn take_sockets(&mut self, sockets: Vec<Socket>) {
         let io = self.io.as_ref();
+        let stamped = self.rx_stamps() != RxStamps::Off;
         self.queues.extend(sockets.into_iter().map(|socket| Queue {
             socket: match io {
                 Some((worker, bell)) => worker.serve(socket, bell),
@@ -158,6 +162,7 @@ impl Port {
             fill_wanted: 0,
             partial: None,
             tx_pending: false,
+            stamped,
         }));
     }
 
@@ -269,6 +274,11 @@ impl Port {
     /// Where the program is attached; None while the port is closed.
     pub fn xdp_mode(&self) -> Option<XdpMode> {
         self.attachment.as_ref().map(|attachment| attachment.mode())
+    }
+
+    /// How received frames are stamped, for [`UmemStore::rx_stamp_ns`]; off while the port is closed.
+    pub fn rx_stamps(&self) -> RxStamps {
+        self.attachment.as_ref().map_or(RxStamps::Off, |attachment| attachment.stamps())
     }
 
     /// The program, for a port on other queues of the same interface.
@@ -432,6 +442,9 @@ impl Port {
                 counters.rx_refill_short += 1;
                 break;
             };
+            if queue.stamped {
+                store.erase_stamp(region, address);
+            }
             fill.write(address);
             queue.fill_wanted -= 1;
         }
@@ -601,8 +614,12 @@ fn lend(
     let wanted = u64::from(config.rings.fill) * numbers.len() as u64;
     let mut queues = Vec::with_capacity(numbers.len());
     for number in numbers {
-        let fill: Vec<u64> =
-            (0..config.rings.fill).map_while(|_| store.lend(region, slot)).collect();
+        let mut lend = |_| {
+            let address = store.lend(region, slot)?;
+            store.erase_stamp(region, address);
+            Some(address)
+        };
+        let fill: Vec<u64> = (0..config.rings.fill).map_while(&mut lend).collect();
         if fill.len() < config.rings.fill as usize {
             store.recover(slot);
             let (interface, free) = (config.interface, store.free_chunks());

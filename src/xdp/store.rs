@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::memory::{Memory, REGION_ALIGN_BYTES};
 use super::socket::SharedUmem;
+use super::stamp::{self, STAMP_BYTES};
 use crate::frame::{Frame, FrameStore, HEAD_BYTES_MIN, HEADROOM_BYTES_MIN, Payload};
 
 const NO_CHUNK: u32 = u32::MAX;
@@ -296,6 +297,29 @@ impl UmemStore {
         let index = self.take_chunk(region, State::Fill, port)?;
         let local = index - self.regions[usize::from(region.0)].first;
         Some(u64::from(local) << self.chunk_size.shift())
+    }
+
+    /// Erases what an earlier frame's stamp has left in a chunk that is lent and that the kernel has
+    /// not been shown yet. `address` is what [`lend`](Self::lend) gave.
+    pub(crate) fn erase_stamp(&mut self, region: RegionId, address: u64) {
+        let Some(index) = self.chunk_at(region, address) else { return };
+        debug_assert_eq!(self.chunks[index as usize].state, State::Fill);
+        let at = self.offset(index) + usize::from(HEADROOM_BYTES) - STAMP_BYTES;
+        // SAFETY: the chunk was free a moment ago, and the kernel is shown it after this.
+        let place = unsafe { self.memory.slice_mut(at, STAMP_BYTES) };
+        place.copy_from_slice(&stamp::NO_STAMP);
+    }
+
+    /// When the frame arrived, by the clock of the port's [`RxStamps`](super::RxStamps), in
+    /// nanoseconds; None when it bears no stamp. For a frame as it was received: whoever pushes or
+    /// pulls its head has the place for other bytes.
+    pub fn rx_stamp_ns(&self, frame: &Frame) -> Option<u64> {
+        let chunk = &self.chunks[frame.head() as usize];
+        let before = usize::from(chunk.start).checked_sub(STAMP_BYTES)?;
+        // SAFETY: bytes before a frame that we hold, in its own chunk, of which the kernel has no
+        // descriptor; writing to it takes `&mut self`.
+        let bytes = unsafe { self.memory.slice(self.offset(frame.head()) + before, STAMP_BYTES) };
+        stamp::read(bytes)
     }
 
     fn chunk_at(&self, region: RegionId, address: u64) -> Option<u32> {

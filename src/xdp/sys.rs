@@ -208,11 +208,38 @@ pub(crate) unsafe fn ethtool_request<T>(
     name: &str,
     command: &mut T,
 ) -> io::Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { interface_data(fd, libc::SIOCETHTOOL, name, command) }
+}
+
+/// A request on an interface whose `ifreq` points to `data`.
+///
+/// # Safety
+/// The structure is the one that the kernel expects for the request.
+pub(crate) unsafe fn interface_data<T>(
+    fd: BorrowedFd<'_>,
+    request: libc::Ioctl,
+    name: &str,
+    data: &mut T,
+) -> io::Result<()> {
     let mut ifreq = named_request(name)?;
-    ifreq.ifr_ifru.ifru_data = ptr::from_mut(command).cast();
+    ifreq.ifr_ifru.ifru_data = ptr::from_mut(data).cast();
     let at = ptr::from_mut(&mut ifreq);
     // SAFETY: the kernel reads one `ifreq` and what its pointer names; the caller vouches for that.
-    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL, at) }).map(drop)
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), request, at) }).map(drop)
+}
+
+/// A request on a device that reads and writes one `data`, whose size the request names.
+pub(crate) fn plain_request<T: Plain>(
+    fd: BorrowedFd<'_>,
+    request: libc::Ioctl,
+    data: &mut T,
+) -> io::Result<()> {
+    // The size is a part of a request's number, so that the kernel writes no more than that.
+    let size = usize::try_from(request >> 16 & 0x3fff).unwrap_or(usize::MAX);
+    assert!(size <= size_of::<T>(), "a request of {size} bytes on {}", size_of::<T>());
+    // SAFETY: the kernel reads and writes one `T`, of which every bit pattern is a value.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), request, ptr::from_mut(data)) }).map(drop)
 }
 
 fn named_request(name: &str) -> io::Result<libc::ifreq> {
