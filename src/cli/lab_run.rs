@@ -56,7 +56,9 @@ pub struct UpArgs {
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let mut topology = args.flags.load(&args.file)?;
     args.driver.apply(&mut topology);
-    drive(&args.file, &topology, &args.flags, false)
+    let mut repeat = vec![args.flags.repeat_command("lab run", &args.file, &topology)];
+    repeat.extend(args.driver.arguments());
+    drive(&args.file, &topology, &args.flags, Some(repeat.join(" ")))
 }
 
 /// Builds the lab and keeps it.
@@ -70,13 +72,22 @@ pub(super) fn up(args: &UpArgs) -> Result<(), Failure> {
         // A lab that stays up is for programs, which live by the OS clock.
         topology.run.clock = Clock::Free;
     }
-    drive(&args.file, &topology, &args.flags, true)
+    drive(&args.file, &topology, &args.flags, None)
 }
 
-fn drive(file: &Path, topology: &Topology, flags: &RunFlags, stay: bool) -> Result<(), Failure> {
+/// Runs a topology on a network of its own: to its end, which `repeat` would run again, or without
+/// that until it is told to end.
+fn drive(
+    file: &Path,
+    topology: &Topology,
+    flags: &RunFlags,
+    repeat: Option<String>,
+) -> Result<(), Failure> {
+    let stay = repeat.is_none();
     let stop = interrupt::install()?;
     netns::check_can_build(&topology.name)?;
-    let prepared = flags.prepare(file, topology)?;
+    let mut prepared = flags.prepare(file, topology)?;
+    prepared.repeat = repeat;
     drive_on(prepared, topology, flags, Stay { stay, says_ready: stay, stop }, netns::build)
 }
 

@@ -12,7 +12,9 @@ use crate::lab::captures::Captures;
 use crate::lab::outcome::Finished;
 use crate::lab::plan::Plan;
 use crate::lab::series::NodeSeries;
+use crate::lab::simulate::simulate;
 use crate::lab::topology::{NodeId, Topology};
+use crate::measure::report::Driver;
 use crate::measure::{Progress, RunDir};
 use crate::time::Duration;
 
@@ -42,6 +44,9 @@ pub struct RunFlags {
     pub note: Option<String>,
 }
 
+/// A run that broke an invariant is run once more for its captures if it took no longer than this.
+const WITNESS_WALL_MAX: std::time::Duration = std::time::Duration::from_secs(60);
+
 /// A run that is about to begin: its directory and its captures.
 #[derive(Debug)]
 pub struct PreparedRun {
@@ -52,6 +57,8 @@ pub struct PreparedRun {
     dir: RunDir,
     capture_failed: Arc<AtomicBool>,
     output: OutputFlags,
+    /// The command that repeats the run; set where there is one.
+    pub repeat: Option<String>,
 }
 
 impl RunFlags {
@@ -104,7 +111,7 @@ impl RunFlags {
         };
         let capture_failed = captures.watch();
         let output = OutputFlags { json: self.json, quiet: self.quiet };
-        Ok(PreparedRun { plan, captures, dir, capture_failed, output })
+        Ok(PreparedRun { plan, captures, dir, capture_failed, output, repeat: None })
     }
 
     /// The file as it was read, under the flags that changed it.
@@ -119,6 +126,19 @@ impl RunFlags {
         Ok(heads + &text)
     }
 
+    /// The command that repeats a run of `file`, frame for frame where time is node time, and keeps
+    /// every frame.
+    pub fn repeat_command(&self, verb: &str, file: &Path, topology: &Topology) -> String {
+        let repeated = Self {
+            run_dir: None,
+            seed: Some(topology.seed),
+            capture: vec!["all".to_owned()],
+            quiet: false,
+            ..self.clone()
+        };
+        format!("tailwater {verb} {} {}", file.display(), repeated.arguments().join(" "))
+    }
+
     /// A bar over the run's node time, on a terminal.
     pub fn progress(&self, topology: &Topology) -> Progress {
         Progress::over_time(
@@ -130,7 +150,9 @@ impl RunFlags {
 }
 
 impl PreparedRun {
-    /// Writes the results and prints them; the exit code says whether everything held.
+    /// Writes the results and prints them; the exit code says whether everything held. When something
+    /// did not, says how to repeat the run; when that was an invariant of a run in virtual time, runs
+    /// it once more with a capture of every port.
     ///
     /// # Errors
     /// As [`finish`]; a result that cannot be written.
@@ -140,6 +162,8 @@ impl PreparedRun {
         finished: Finished,
         series: &[NodeSeries],
     ) -> Result<(), Failure> {
+        let is_short = finished.wall <= WITNESS_WALL_MAX && finished.driver == Driver::Sim;
+
         write_series(&self.dir, topology, series)?;
         let outcome = finished.into_outcome(topology);
         for (name, histogram) in &outcome.histograms {
@@ -147,7 +171,19 @@ impl PreparedRun {
         }
         self.dir.write_report(&outcome.report)?;
         let latency = outcome.histograms.last().map(|(_, histogram)| histogram);
-        finish(&outcome.report, latency, Some(&self.dir), self.output)?;
+        let ended = finish(&outcome.report, latency, Some(&self.dir), self.output);
+        if let (Err(Failure::NotHeld(_)), Some(repeat)) = (&ended, &self.repeat) {
+            eprintln!("repeat it with: {repeat}");
+            let broken = outcome.report.invariants.values().any(|held| !held);
+            if broken && is_short && topology.run.capture.is_empty() {
+                let directory = self.dir.captures()?;
+                let plan = Plan::of(topology)?;
+                let mut captures = Captures::open(&plan, &["all".to_owned()], &directory)?;
+                simulate(topology, plan, &mut captures, |_| true);
+                eprintln!("what crossed each port: {}", directory.display());
+            }
+        }
+        ended?;
         if self.capture_failed.load(Ordering::Relaxed) {
             return Err(Failure::Running(format!(
                 "a capture in {} is not whole: it could not be written (is the disk full?)",

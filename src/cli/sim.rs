@@ -38,6 +38,7 @@ impl SimArgs {
         }
         let stop = interrupt::install()?;
         let mut run = self.flags.prepare(&self.file, &topology)?;
+        run.repeat = Some(self.flags.repeat_command("sim", &self.file, &topology));
         let plan = std::mem::take(&mut run.plan);
         let progress = self.flags.progress(&topology);
         let (finished, series) = simulate(&topology, plan, &mut run.captures, |now| {

@@ -140,8 +140,7 @@ pub fn node_chunks(topology: &Topology, node: &PlannedNode) -> NodeChunks {
         chunks.fill_rings += u64::from(topology.link_queues(link));
         chunks.tx_rings += 1;
         let shortest = rate.time_of(u64::from(FRAME_BYTES_MIN)).max(Duration::from_ps(1));
-        let impairment = &topology.links[link].impairment;
-        let longest = impairment.delay + impairment.jitter;
+        let longest = topology.longest_delay(link);
         // Short frames fill the wire with more of them, long ones with more chunks each: a frame
         // of n chunks lasts more than n times as long, so the former is the worst.
         let on_wire = longest.as_ps() / shortest.as_ps() + 1;

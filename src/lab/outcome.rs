@@ -98,6 +98,20 @@ impl Finished {
         // What ended in a kernel host has no delays, and nobody has looked at it.
         let verified = report.flows.iter().all(|flow| flow.verified || flow.latency_ns.is_none());
         report.set_invariant("content_verified", verified);
+        if topology.promises_order() {
+            let late = |flow: &FlowReport| flow.stream.as_ref().map_or(0, |s| s.out_of_order);
+            let out_of_order: Vec<_> = report.flows.iter().filter(|flow| late(flow) > 0).collect();
+            let held = out_of_order.is_empty();
+            let violations: Vec<String> = out_of_order
+                .iter()
+                .map(|flow| {
+                    let (id, from, to) = (flow.id, &flow.from, &flow.to);
+                    format!("stream {id}, {from} to {to}: {} frames out of order", late(flow))
+                })
+                .collect();
+            report.violations.extend(violations);
+            report.set_invariant("in_order_where_promised", held);
+        }
         let value = serde_json::to_value(&report).unwrap_or(serde_json::Value::Null);
         report.expectations = topology
             .expectations
@@ -188,5 +202,6 @@ const fn link_report(counters: &LinkCounters) -> LinkReport {
         duplicated: 0,
         lost_down: counters.lost_down,
         corrupted: counters.corrupted,
+        held_back: counters.held_back,
     }
 }

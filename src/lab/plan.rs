@@ -186,6 +186,8 @@ fn link_models(topology: &Topology) -> Vec<[LinkModel; 2]> {
                 model.change(LinkChange::Jitter(impairment.jitter));
                 model.change(LinkChange::LossPpb(impairment.loss.0.into()));
                 model.change(LinkChange::CorruptPpb(impairment.corrupt.0.into()));
+                model.change(LinkChange::ReorderPpb(impairment.reorder.0.into()));
+                model.change(LinkChange::ReorderBy(impairment.reorder_by));
                 model
             })
         })
@@ -198,6 +200,8 @@ fn link_models(topology: &Topology) -> Vec<[LinkModel; 2]> {
             FaultAction::Corrupt(ppb) => LinkChange::CorruptPpb(ppb.0.into()),
             FaultAction::Delay(delay) => LinkChange::Delay(delay),
             FaultAction::Jitter(jitter) => LinkChange::Jitter(jitter),
+            FaultAction::Reorder(ppb) => LinkChange::ReorderPpb(ppb.0.into()),
+            FaultAction::ReorderBy(by) => LinkChange::ReorderBy(by),
         };
         for model in &mut models[fault.link] {
             model.plan(fault.at, change);

@@ -19,6 +19,11 @@ pub enum LinkChange {
     Delay(Duration),
     /// From now on up to this much is added to the delay, uniform; frames keep their order.
     Jitter(Duration),
+    /// From now on each frame is held back with this probability, in parts per billion, while
+    /// those behind it pass.
+    ReorderPpb(u64),
+    /// From now on a frame that is held back takes this much longer.
+    ReorderBy(Duration),
 }
 
 /// Why a link lost a frame.
@@ -54,6 +59,8 @@ pub struct LinkCounters {
     pub lost_down: u64,
     /// Arrived with a wrong FCS.
     pub corrupted: u64,
+    /// Held back on purpose, so that frames behind them could pass; they arrive all the same.
+    pub held_back: u64,
     /// Lost by the kernel between two rings (AF_XDP only).
     pub kernel_dropped: u64,
 }
@@ -68,6 +75,7 @@ impl LinkCounters {
             lost: self.lost + other.lost,
             lost_down: self.lost_down + other.lost_down,
             corrupted: self.corrupted + other.corrupted,
+            held_back: self.held_back + other.held_back,
             kernel_dropped: self.kernel_dropped + other.kernel_dropped,
         }
     }
@@ -90,8 +98,10 @@ pub struct LinkModel {
     jitter: Duration,
     loss_ppb: u64,
     corrupt_ppb: u64,
+    reorder_ppb: u64,
+    reorder_by: Duration,
     up: bool,
-    /// No frame arrives before the one sent before it.
+    /// No frame arrives before the one sent before it, unless that one is held back.
     last_arrival: Time,
     /// Planned changes in order of time; those before `applied` are in force.
     changes: Vec<(Time, LinkChange)>,
@@ -109,6 +119,8 @@ impl LinkModel {
             jitter: Duration::ZERO,
             loss_ppb: 0,
             corrupt_ppb: 0,
+            reorder_ppb: 0,
+            reorder_by: Duration::ZERO,
             up: true,
             last_arrival: Time::ZERO,
             changes: Vec::new(),
@@ -134,6 +146,8 @@ impl LinkModel {
             LinkChange::CorruptPpb(ppb) => self.corrupt_ppb = ppb,
             LinkChange::Delay(delay) => self.delay = delay,
             LinkChange::Jitter(jitter) => self.jitter = jitter,
+            LinkChange::ReorderPpb(ppb) => self.reorder_ppb = ppb,
+            LinkChange::ReorderBy(by) => self.reorder_by = by,
         }
     }
 
@@ -162,8 +176,13 @@ impl LinkModel {
         if !self.jitter.is_zero() {
             arrives += Duration::from_ps(self.rng.below(self.jitter.as_ps() + 1));
         }
-        let arrives = arrives.max(self.last_arrival);
-        self.last_arrival = arrives;
+        let mut arrives = arrives.max(self.last_arrival);
+        if self.reorder_ppb > 0 && self.rng.chance_ppb(self.reorder_ppb) {
+            self.counters.held_back += 1;
+            arrives += self.reorder_by;
+        } else {
+            self.last_arrival = arrives;
+        }
         let cut_in_flight = self.changes[self.applied..]
             .iter()
             .take_while(|(at, _)| *at <= arrives)
@@ -229,6 +248,28 @@ mod tests {
             assert!(arrives >= last && arrives >= at + Duration::from_ns(10));
             last = arrives;
         }
+    }
+
+    #[test]
+    fn a_frame_that_is_held_back_is_passed_by_those_behind_it_and_by_no_other() {
+        let mut link = LinkModel::new("a>b", Duration::from_ns(1_000), 1);
+        link.plan(Time::ZERO, LinkChange::ReorderPpb(100_000_000));
+        link.plan(Time::ZERO, LinkChange::ReorderBy(Duration::from_ns(55)));
+        let arrivals: Vec<Time> = (0..10_000)
+            .map(|n| match link.send(Time::from_ns(n * 10)) {
+                Fate::Arrives(at) => at,
+                lost @ Fate::Lost(_) => panic!("{lost:?}"),
+            })
+            .collect();
+        let held_back = link.counters().held_back;
+        assert!((850..1_150).contains(&held_back), "{held_back} of 10,000 at 10 %");
+        let mut late = 0;
+        for (n, at) in (0..).zip(&arrivals) {
+            let planned = Time::from_ns(1_000 + n * 10);
+            assert!(*at == planned || *at == planned + Duration::from_ns(55));
+            late += u64::from(*at != planned);
+        }
+        assert_eq!(late, held_back);
     }
 
     #[test]

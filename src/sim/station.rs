@@ -39,7 +39,8 @@ struct StationPort {
 pub struct Station<N> {
     node: N,
     ports: Vec<StationPort>,
-    /// Ports with arrivals, by the time of the first.
+    /// Ports with arrivals, by the time of the first. A port that a frame has overtaken another for
+    /// has an entry for each; those whose time is not that of the port's first are left over.
     due: BinaryHeap<Reverse<(Time, PortId)>>,
     /// Planned changes of links, in order of time.
     link_events: VecDeque<(Time, PortId, bool)>,
@@ -89,17 +90,24 @@ impl<N> Station<N> {
         self.link_events.insert(place, (at, port, up));
     }
 
-    /// Adds a frame whose last bit arrives by `port` at `at`, not before those added earlier for
-    /// that port. Gives true when it is the port's first.
+    /// Adds a frame whose last bit arrives by `port` at `at`: behind those that were added earlier
+    /// for that port, but for those that a link holds back until after `at`. Gives true when it is
+    /// the port's first.
     pub fn arrive(&mut self, at: Time, port: PortId, frame: Frame) -> bool {
         let arrivals = &mut self.ports[port.index()].arrivals;
-        debug_assert!(arrivals.back().is_none_or(|(last, _)| *last <= at), "a link keeps order");
-        let first = arrivals.is_empty();
-        arrivals.push_back((at, frame));
-        if first {
+        let mut place = arrivals.len();
+        while place > 0 && arrivals[place - 1].0 > at {
+            place -= 1;
+        }
+        if place == arrivals.len() {
+            arrivals.push_back((at, frame));
+        } else {
+            arrivals.insert(place, (at, frame));
+        }
+        if place == 0 {
             self.due.push(Reverse((at, port)));
         }
-        first
+        place == 0
     }
 
     /// Frames that fly towards the node.
@@ -149,21 +157,26 @@ impl<N> Station<N> {
 
     /// The earliest arrival that is due at `now`, ties in the order of ports.
     fn next_arrival(&mut self, now: Time) -> Option<(Time, PortId, Frame)> {
-        let mut first = self.due.peek_mut()?;
-        let Reverse((at, port)) = *first;
-        if at > now {
-            return None;
-        }
-        let arrivals = &mut self.ports[port.index()].arrivals;
-        let (_, frame) = arrivals.pop_front()?;
-        // Moving the entry to the port's next arrival costs one sift instead of two.
-        match arrivals.front() {
-            Some((next, _)) => *first = Reverse((*next, port)),
-            None => {
-                PeekMut::pop(first);
+        loop {
+            let mut first = self.due.peek_mut()?;
+            let Reverse((at, port)) = *first;
+            if at > now {
+                return None;
             }
+            let arrivals = &mut self.ports[port.index()].arrivals;
+            let Some((_, frame)) = arrivals.pop_front_if(|(due, _)| *due == at) else {
+                PeekMut::pop(first);
+                continue;
+            };
+            // Moving the entry to the port's next arrival costs one sift instead of two.
+            match arrivals.front() {
+                Some((next, _)) => *first = Reverse((*next, port)),
+                None => {
+                    PeekMut::pop(first);
+                }
+            }
+            return Some((at, port, frame));
         }
-        Some((at, port, frame))
     }
 
     /// Hands the node a frame that has just arrived by `port`, past the arrival queue.

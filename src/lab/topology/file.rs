@@ -64,6 +64,8 @@ pub(super) struct LinkDefaults {
     pub(super) jitter: Option<Q<Duration>>,
     pub(super) loss: Option<Q<Ppb>>,
     pub(super) corrupt: Option<Q<Ppb>>,
+    pub(super) reorder: Option<Q<Ppb>>,
+    pub(super) reorder_by: Option<Q<Duration>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -156,6 +158,8 @@ pub(super) struct LinkTable {
     pub(super) jitter: Option<Q<Duration>>,
     pub(super) loss: Option<Q<Ppb>>,
     pub(super) corrupt: Option<Q<Ppb>>,
+    pub(super) reorder: Option<Q<Ppb>>,
+    pub(super) reorder_by: Option<Q<Duration>>,
 }
 
 /// `[[external]]`.
@@ -205,6 +209,8 @@ pub(super) struct FaultTable {
     pub(super) corrupt: Option<Q<Ppb>>,
     pub(super) delay: Option<Q<Duration>>,
     pub(super) jitter: Option<Q<Duration>>,
+    pub(super) reorder: Option<Q<Ppb>>,
+    pub(super) reorder_by: Option<Q<Duration>>,
 }
 
 /// `[[expect]]`.

@@ -156,6 +156,10 @@ pub struct Impairment {
     pub loss: Ppb,
     /// Share of frames with one bit flipped.
     pub corrupt: Ppb,
+    /// Share of frames that are held back, so that those behind them pass.
+    pub reorder: Ppb,
+    /// How much longer a frame takes that is held back.
+    pub reorder_by: Duration,
 }
 
 /// A full-duplex link between two ports.
@@ -218,6 +222,10 @@ pub enum FaultAction {
     Delay(Duration),
     /// From now on, this jitter.
     Jitter(Duration),
+    /// From now on, this share of frames is held back.
+    Reorder(Ppb),
+    /// From now on, frames are held back by this much.
+    ReorderBy(Duration),
 }
 
 /// A change to one link at one instant.
@@ -360,6 +368,36 @@ impl Topology {
         self.links
             .iter()
             .position(|link| link.name == name || link.ends.iter().any(|end| end.name == name))
+    }
+
+    /// The longest that a frame may be on a link, its faults included: from its last bit sent to its
+    /// last bit received.
+    pub fn longest_delay(&self, link: usize) -> Duration {
+        let impairment = &self.links[link].impairment;
+        let [mut delay, mut jitter, mut reorder_by] =
+            [impairment.delay, impairment.jitter, impairment.reorder_by];
+        for fault in self.faults.iter().filter(|fault| fault.link == link) {
+            match fault.action {
+                FaultAction::Delay(by) => delay = delay.max(by),
+                FaultAction::Jitter(by) => jitter = jitter.max(by),
+                FaultAction::ReorderBy(by) => reorder_by = reorder_by.max(by),
+                FaultAction::Down
+                | FaultAction::Up
+                | FaultAction::Loss(_)
+                | FaultAction::Corrupt(_)
+                | FaultAction::Reorder(_) => {}
+            }
+        }
+        delay + jitter + reorder_by
+    }
+
+    /// True when a stream's frames arrive in the order in which they were sent: nothing on their way
+    /// holds one back or takes another path for it.
+    pub fn promises_order(&self) -> bool {
+        let reorders =
+            |action: &FaultAction| matches!(action, FaultAction::Reorder(share) if share.0 > 0);
+        self.links.iter().all(|link| link.impairment.reorder.0 == 0)
+            && !self.faults.iter().any(|fault| reorders(&fault.action))
     }
 
     /// True when tailwater runs the node.

@@ -264,7 +264,20 @@ impl<'a> Resolver<'a> {
                 loss: value(table.loss.as_ref().or(defaults.loss.as_ref())).unwrap_or_default(),
                 corrupt: value(table.corrupt.as_ref().or(defaults.corrupt.as_ref()))
                     .unwrap_or_default(),
+                reorder: value(table.reorder.as_ref().or(defaults.reorder.as_ref()))
+                    .unwrap_or_default(),
+                reorder_by: both(table.reorder_by.as_ref(), defaults.reorder_by.as_ref())
+                    .unwrap_or_default(),
             };
+            if let Some(reorder) = &table.reorder
+                && impairment.reorder.0 > 0
+                && impairment.reorder_by.is_zero()
+            {
+                self.issue(
+                    Issue::new(reorder.span(), "frames are held back by no time")
+                        .help("add reorder_by, such as reorder_by = \"20us\""),
+                );
+            }
             let [first, second] = table.ends.get_ref().as_slice() else {
                 let message = format!("a link has two ends, not {}", table.ends.get_ref().len());
                 self.issue(Issue::new(table.ends.span(), message));

@@ -264,7 +264,7 @@ pub(super) fn faults(resolver: &mut Resolver<'_>, links: &[Link]) -> Vec<Fault> 
         if actions.is_empty() {
             resolver.issue(
                 Issue::new(table.at.span(), "this fault does nothing")
-                    .help("add down = true, up = true, loss, corrupt, delay or jitter"),
+                    .help("add down = true, up = true, loss, corrupt, delay, jitter or reorder"),
             );
         }
         let at = Time::from_ps(table.at.get_ref().0.as_ps());
@@ -302,6 +302,8 @@ fn actions(resolver: &mut Resolver<'_>, table: &FaultTable) -> Vec<FaultAction> 
     set(&mut actions, table.corrupt.as_ref(), FaultAction::Corrupt);
     set(&mut actions, table.delay.as_ref(), FaultAction::Delay);
     set(&mut actions, table.jitter.as_ref(), FaultAction::Jitter);
+    set(&mut actions, table.reorder.as_ref(), FaultAction::Reorder);
+    set(&mut actions, table.reorder_by.as_ref(), FaultAction::ReorderBy);
     actions
 }
 

@@ -29,6 +29,9 @@ pub struct LinkReport {
     /// Of those lost, frames with a wrong FCS.
     #[serde(skip_serializing_if = "is_zero")]
     pub corrupted: u64,
+    /// Frames that the link model held back, so that those behind them passed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub held_back: u64,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -132,6 +132,11 @@ impl Draw {
             let what = self.pick(&["loss", "corrupt"]);
             writeln!(text, "{what} = \"{share}\"").expect("text");
         }
+        if self.one_in(5) {
+            let share = self.pick(&["1%", "50%", "100%"]);
+            let by = self.pick(&["1ps", "3us", "70us"]);
+            writeln!(text, "reorder = \"{share}\"\nreorder_by = \"{by}\"").expect("text");
+        }
     }
 
     fn stream(&mut self, text: &mut String, from: u64, to: u64) {
@@ -161,6 +166,8 @@ impl Draw {
             "delay = \"3ns\"",
             "delay = \"30us\"",
             "jitter = \"9us\"",
+            "reorder = \"20%\"\nreorder_by = \"11us\"",
+            "reorder = \"0%\"",
         ]);
         writeln!(text, "[[fault]]\nat = \"{at}\"\nlink = \"{link}\"\n{what}").expect("text");
     }
