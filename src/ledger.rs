@@ -46,6 +46,10 @@ drop_reasons! {
     QueueLimit => "queue_limit",
     /// The switch's memory has no free cells.
     BufferFull => "buffer_full",
+    /// The frame's priority group (ingress port, priority) is at its threshold.
+    IngressLimit => "ingress_limit",
+    /// A lossless priority group has used up its headroom.
+    HeadroomFull => "headroom_full",
     /// No frame of the store was free for a copy.
     NoFrameForCopy => "no_frame_for_copy",
     /// No room before the frame for a tag or an outer header.

@@ -6,6 +6,7 @@ mod classify;
 pub mod config;
 mod counters;
 mod mac_table;
+pub mod memory;
 pub mod pause;
 pub mod pfc;
 mod pipeline;
