@@ -12,8 +12,12 @@ pub const SLAB_CHUNK_BYTES: usize = 512;
 
 const HEADROOM: usize = HEADROOM_BYTES_MIN as usize;
 
-/// From one chunk to the next: the headroom lies before each, used on a chain's first alone.
-const STRIDE: usize = HEADROOM + SLAB_CHUNK_BYTES;
+/// The headroom lies before a chunk's bytes, used on a chain's first alone.
+const PLACE_BYTES: usize = HEADROOM + SLAB_CHUNK_BYTES;
+
+/// Where the bytes of a new frame begin.
+const START: u16 = 128;
+const _: () = assert!(START as usize == HEADROOM && PLACE_BYTES < u16::MAX as usize);
 
 /// Real bytes that a frame with a virtual payload begins with, so that `head` keeps its promise
 /// after as much has been pulled as can be.
@@ -21,24 +25,38 @@ const REAL_BYTES_MIN: usize = HEAD_BYTES_MIN + HEADROOM;
 
 const _: () = assert!(SLAB_CHUNK_BYTES >= REAL_BYTES_MIN);
 
-#[derive(Clone, Copy, Debug)]
+// The bytes lie beside what is said of them, so that one index finds both.
+#[derive(Debug)]
 struct Chunk {
-    /// Where they begin in the store's vector.
-    start: usize,
-    /// Real bytes in this chunk.
+    /// Where the real bytes begin in `place`, and how many they are.
+    start: u16,
     len: u16,
     /// Handed out, or on the free list: what the ownership assertion reads.
     used: bool,
     next: u32,
     /// The virtual tail of a chain, on its first chunk.
     payload: Option<Payload>,
+    place: [u8; PLACE_BYTES],
+}
+
+impl Chunk {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        let start = usize::from(self.start);
+        &self.place[start..start + usize::from(self.len)]
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        let start = usize::from(self.start);
+        &mut self.place[start..start + usize::from(self.len)]
+    }
 }
 
 /// A slab of chunks that grows up to a limit and never shrinks.
 #[derive(Debug)]
 pub struct SlabStore {
     chunks: Vec<Chunk>,
-    bytes: Vec<u8>,
     free: u32,
     chunks_max: u32,
     frames_out: u64,
@@ -49,7 +67,6 @@ impl SlabStore {
     pub fn new(chunks_max: u32) -> Self {
         Self {
             chunks: Vec::new(),
-            bytes: Vec::new(),
             free: NO_CHUNK,
             chunks_max: chunks_max.min(NO_CHUNK - 1),
             frames_out: 0,
@@ -68,15 +85,15 @@ impl SlabStore {
         let wanted = have.max(64).min(self.chunks_max.saturating_sub(have));
         for index in have..have + wanted {
             self.chunks.push(Chunk {
-                start: start_of(index),
+                start: START,
                 len: 0,
                 used: false,
                 next: self.free,
                 payload: None,
+                place: [0; PLACE_BYTES],
             });
             self.free = index;
         }
-        self.bytes.resize(self.chunks.len() * STRIDE, 0);
         wanted > 0
     }
 
@@ -88,7 +105,11 @@ impl SlabStore {
         let chunk = &mut self.chunks[index as usize];
         self.free = chunk.next;
         debug_assert!(!chunk.used, "chunk {index} was handed out twice");
-        *chunk = Chunk { start: start_of(index), len, used: true, next: NO_CHUNK, payload: None };
+        chunk.start = START;
+        chunk.len = len;
+        chunk.used = true;
+        chunk.next = NO_CHUNK;
+        chunk.payload = None;
         Some(index)
     }
 
@@ -104,31 +125,25 @@ impl SlabStore {
         }
     }
 
-    /// Where a chunk's real bytes lie in the vector.
-    fn place(&self, index: u32) -> std::ops::Range<usize> {
-        let chunk = &self.chunks[index as usize];
-        chunk.start..chunk.start + usize::from(chunk.len)
-    }
-
+    #[inline]
     fn chunk_bytes(&self, index: u32) -> &[u8] {
-        &self.bytes[self.place(index)]
+        self.chunks[index as usize].bytes()
     }
 
+    #[inline]
     fn chunk_bytes_mut(&mut self, index: u32) -> &mut [u8] {
-        let place = self.place(index);
-        &mut self.bytes[place]
+        self.chunks[index as usize].bytes_mut()
     }
 
     /// A copy of one chunk that ends its chain, or None when the store is full.
     fn duplicate_chunk(&mut self, index: u32) -> Option<u32> {
-        let from = self.chunks[index as usize];
-        let place = self.place(index);
-        let copy = self.take_chunk(from.len)?;
-        let chunk = &mut self.chunks[copy as usize];
-        chunk.start = start_of(copy) + from.start - start_of(index);
-        chunk.payload = from.payload;
-        let to = self.place(copy).start;
-        self.bytes.copy_within(place, to);
+        let copy = self.take_chunk(self.chunks[index as usize].len)?;
+        let pair = self.chunks.get_disjoint_mut([index as usize, copy as usize]);
+        if let Ok([from, to]) = pair {
+            to.start = from.start;
+            to.payload = from.payload;
+            to.bytes_mut().copy_from_slice(from.bytes());
+        }
         Some(copy)
     }
 
@@ -145,9 +160,10 @@ impl SlabStore {
     }
 }
 
-/// Where the bytes of a new frame begin in the store's vector.
-const fn start_of(index: u32) -> usize {
-    index as usize * STRIDE + HEADROOM
+#[cold]
+#[inline(never)]
+fn no_such_chunk(index: u32) -> ! {
+    panic!("the store has no chunk {index}")
 }
 
 fn chunk_len(bytes: usize) -> u16 {
@@ -180,8 +196,12 @@ impl FrameStore for SlabStore {
         self.give_chain(frame.into_head());
     }
 
+    #[inline]
     fn head<'a>(&'a self, frame: &Frame) -> &'a [u8] {
-        self.chunk_bytes(frame.head())
+        match self.chunks.get(frame.head() as usize) {
+            Some(chunk) => chunk.bytes(),
+            None => no_such_chunk(frame.head()),
+        }
     }
 
     fn head_mut<'a>(&'a mut self, frame: &mut Frame) -> &'a mut [u8] {
@@ -244,19 +264,17 @@ impl FrameStore for SlabStore {
         let chunk = &mut self.chunks[frame.head() as usize];
         let taken = u16::try_from(bytes).unwrap_or(u16::MAX);
         assert!(taken <= chunk.len, "pull of {bytes} bytes from a head of {}", chunk.len);
-        chunk.start += usize::from(taken);
+        chunk.start += taken;
         chunk.len -= taken;
         frame.set_len_bytes(frame.len_bytes() - bytes);
     }
 
     fn push_head(&mut self, frame: &mut Frame, bytes: u32) -> bool {
         let chunk = &mut self.chunks[frame.head() as usize];
-        let room = HEADROOM + chunk.start - start_of(frame.head());
-        let Some(taken) = u16::try_from(bytes).ok().filter(|taken| usize::from(*taken) <= room)
-        else {
+        let Some(taken) = u16::try_from(bytes).ok().filter(|taken| *taken <= chunk.start) else {
             return false;
         };
-        chunk.start -= usize::from(taken);
+        chunk.start -= taken;
         chunk.len += taken;
         frame.set_len_bytes(frame.len_bytes() + bytes);
         true
