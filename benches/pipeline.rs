@@ -5,6 +5,9 @@
 //! of different ports that the MAC table knows, and then serves ports as a driver does until all
 //! have left, waiting on `next_deadline`. The frames come from a pool and go back to it, so that
 //! allocating is not in the loop; writing each frame's addresses is, and `bare` measures that alone.
+//!
+//! `plain` frames are untagged IPv4 and have their port's class, `dscp` frames get theirs from the
+//! DSCP, which the ports trust, and `trunk` frames come and leave with a VLAN tag whose PCP counts.
 
 #![allow(clippy::print_stdout, reason = "a bench prints its result")]
 
@@ -13,15 +16,28 @@ use std::error::Error;
 use tailwater::frame::{Frame, FrameStore, SlabStore};
 use tailwater::node::{Node, PortId};
 use tailwater::rng::Rng;
-use tailwater::switch::{PortConfig, Switch, SwitchConfig};
+use tailwater::switch::{PortConfig, Switch, SwitchConfig, Trust, VlanMode};
 use tailwater::time::{Duration, Time};
 use tailwater::units::Rate;
 use tailwater::wire::MacAddr;
 
-const USAGE: &str = "usage: pipeline PORTS ENTRIES FRAMES BURST switch|bare";
+const USAGE: &str = "usage: pipeline PORTS ENTRIES FRAMES BURST plain|dscp|trunk|bare";
 
 /// Length without FCS.
 const FRAME_BYTES: u32 = 60;
+
+/// The VLAN of tagged frames.
+const VLAN: u16 = 100;
+
+/// What the frames are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Traffic {
+    Plain,
+    Dscp,
+    Trunk,
+    /// Plain, around the switch.
+    Bare,
+}
 
 /// Long enough that every wire is free when a round begins.
 const ROUND: Duration = Duration::from_us(10);
@@ -37,23 +53,47 @@ struct Setting {
     entries: u32,
     frames: u64,
     burst: usize,
-    bare: bool,
+    traffic: Traffic,
+}
+
+impl Setting {
+    /// What a frame has behind its addresses; frame `n` of a burst has priority n modulo 8.
+    fn behind_addresses(&self, n: usize) -> Vec<u8> {
+        let [.., n] = n.to_be_bytes();
+        let priority = n % 8;
+        let [vlan_high, vlan_low] = VLAN.to_be_bytes();
+        match self.traffic {
+            Traffic::Plain | Traffic::Bare => vec![0x08, 0x00, 0x45, 0x00],
+            Traffic::Dscp => vec![0x08, 0x00, 0x45, priority << 5],
+            Traffic::Trunk => {
+                vec![0x81, 0x00, priority << 5 | vlan_high, vlan_low, 0x08, 0x00, 0x45, 0x00]
+            }
+        }
+    }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     let [ports, entries, frames, burst, what] = args.as_slice() else {
         // `cargo test --benches` runs this without arguments, and a short run shows that it works.
-        return run(&Setting { ports: 4, entries: 10, frames: 1_000, burst: 8, bare: false });
+        return run(&Setting {
+            ports: 4,
+            entries: 10,
+            frames: 1_000,
+            burst: 8,
+            traffic: Traffic::Plain,
+        });
     };
     let setting = Setting {
         ports: ports.parse()?,
         entries: entries.parse()?,
         frames: frames.parse()?,
         burst: burst.parse()?,
-        bare: match what.as_str() {
-            "bare" => true,
-            "switch" => false,
+        traffic: match what.as_str() {
+            "plain" => Traffic::Plain,
+            "dscp" => Traffic::Dscp,
+            "trunk" => Traffic::Trunk,
+            "bare" => Traffic::Bare,
             _ => return Err(USAGE.into()),
         },
     };
@@ -71,11 +111,17 @@ fn station(number: u32) -> MacAddr {
 
 fn make_switch(setting: &Setting) -> Result<Switch, Box<dyn Error>> {
     let ports = (0..setting.ports).map(|n| {
-        PortConfig::new(
+        let mut port = PortConfig::new(
             &n.to_string(),
             MacAddr::from_u64(0x0600_0000_0000 | u64::from(n)),
             Rate::from_gbps(100),
-        )
+        );
+        match setting.traffic {
+            Traffic::Plain | Traffic::Bare => {}
+            Traffic::Dscp => port.trust = Trust::Dscp,
+            Traffic::Trunk => port.vlan = VlanMode::Trunk { allowed: vec![VLAN], native: None },
+        }
+        port
     });
     let mut config = SwitchConfig::new("bench", ports.collect());
     config.mac_table_entries = setting.entries;
@@ -93,13 +139,12 @@ fn teach(
         let to = station(if number == 0 { 1 } else { 0 });
         let addresses = [to.0, station(number).0].concat();
         store.write(&mut frame, 0, &addresses);
-        store.write(&mut frame, 12, &[0x08, 0x00]);
+        store.write(&mut frame, 12, &setting.behind_addresses(0));
         let port = PortId(u16::try_from(number % u32::from(setting.ports))?);
         switch.on_frame(Time::ZERO, store, port, frame);
         let mut now = Time::ZERO;
         while Node::<SlabStore>::ledger(switch).queued > 0 {
-            while let Some(port) = Node::<SlabStore>::next_ready_port(switch, now) {
-                let out = switch.poll_transmit(now, store, port).ok_or("a ready port sends")?;
+            while let Some((_, out)) = switch.poll_next(now, store) {
                 store.release(out.frame);
             }
             now = Node::<SlabStore>::next_deadline(switch);
@@ -134,14 +179,15 @@ fn run(setting: &Setting) -> Result<(), Box<dyn Error>> {
     teach(&mut switch, &mut store, setting)?;
     let pairs = make_pairs(setting)?;
     let mut pool = Vec::new();
-    for _ in 0..setting.burst {
+    for n in 0..setting.burst {
         let mut frame = store.allocate(FRAME_BYTES).ok_or("the store is full")?;
-        store.write(&mut frame, 12, &[0x08, 0x00]);
+        store.write(&mut frame, 12, &setting.behind_addresses(n));
         pool.push(frame);
     }
     let before = Node::<SlabStore>::ledger(&switch);
     let start = std::time::Instant::now();
-    let sent = if setting.bare {
+    let bare = setting.traffic == Traffic::Bare;
+    let sent = if bare {
         forward_bare(setting, &mut store, &pairs, &mut pool)
     } else {
         forward(setting, &mut switch, &mut store, &pairs, &mut pool)
@@ -154,7 +200,7 @@ fn run(setting: &Setting) -> Result<(), Box<dyn Error>> {
     }
     let dropped = after.drops.total() - before.drops.total();
     let copied = after.replicated - before.replicated;
-    if !setting.bare && (after.transmitted - before.transmitted, dropped, copied) != (sent, 0, 0) {
+    if !bare && (after.transmitted - before.transmitted, dropped, copied) != (sent, 0, 0) {
         return Err(format!("{dropped} frames were dropped and {copied} copied").into());
     }
     #[allow(clippy::cast_precision_loss, reason = "a figure to read")]
@@ -184,11 +230,9 @@ fn forward(
             }
         }
         while pool.len() < setting.burst {
-            while let Some(port) = Node::<SlabStore>::next_ready_port(switch, now) {
-                if let Some(out) = switch.poll_transmit(now, store, port) {
-                    pool.push(out.frame);
-                    sent += 1;
-                }
+            while let Some((_, out)) = switch.poll_next(now, store) {
+                pool.push(out.frame);
+                sent += 1;
             }
             now = Node::<SlabStore>::next_deadline(switch);
         }

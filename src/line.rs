@@ -96,12 +96,11 @@ impl Line {
                 self.take_inexact(len_bytes)
             }
         };
-        let ideal = self.busy_until.max(ready_at);
-        let starts = if ideal >= now {
+        let starts = if ready_at >= now || self.busy_until >= now {
             now
         } else {
             cold_path();
-            self.start_late(now, ideal, took)
+            self.start_late(now, self.busy_until.max(ready_at), took)
         };
         self.busy_until = starts + took;
         (starts, self.busy_until)

@@ -35,8 +35,7 @@ pub struct Transmission {
 ///
 /// The driver's loop at an instant `now`: [`on_frame`](Self::on_frame) for everything that has
 /// arrived, [`on_timer`](Self::on_timer) when [`next_deadline`](Self::next_deadline) has come, then
-/// [`poll_transmit`](Self::poll_transmit) for each [`next_ready_port`](Self::next_ready_port) until
-/// there is none; then it reads `next_deadline` again.
+/// [`poll_next`](Self::poll_next) until there is nothing; then it reads `next_deadline` again.
 pub trait Node<S: FrameStore> {
     /// The last bit of `frame` has arrived by `port`.
     fn on_frame(&mut self, now: Time, store: &mut S, port: PortId, frame: Frame);
@@ -50,6 +49,18 @@ pub trait Node<S: FrameStore> {
     /// The next frame of `port`, or None when it has nothing to send at `now`. The port is busy
     /// until the transmission ends.
     fn poll_transmit(&mut self, now: Time, store: &mut S, port: PortId) -> Option<Transmission>;
+
+    /// The next frame of the lowest port that can start a transmission at `now`, or None:
+    /// [`next_ready_port`](Self::next_ready_port) and [`poll_transmit`](Self::poll_transmit) in one.
+    #[inline]
+    fn poll_next(&mut self, now: Time, store: &mut S) -> Option<(PortId, Transmission)> {
+        while let Some(port) = self.next_ready_port(now) {
+            if let Some(sent) = self.poll_transmit(now, store, port) {
+                return Some((port, sent));
+            }
+        }
+        None
+    }
 
     /// The earliest instant at which `on_timer` has something to do or a port becomes ready;
     /// [`Time::NEVER`] when the node waits for frames alone. Read again after every call.

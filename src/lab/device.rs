@@ -76,15 +76,20 @@ impl<S: FrameStore> Node<S> for Device {
 
     #[inline]
     fn poll_transmit(&mut self, now: Time, store: &mut S, port: PortId) -> Option<Transmission> {
+        either!(self, node => node.poll_transmit(now, store, port))
+    }
+
+    #[inline(always)]
+    fn poll_next(&mut self, now: Time, store: &mut S) -> Option<(PortId, Transmission)> {
         let sent = match self {
-            Self::Switch(switch) => return switch.poll_transmit(now, store, port),
-            Self::Host(host) => host.poll_transmit(now, store, port),
-            Self::Source(source) => source.poll_transmit(now, store, port),
+            Self::Switch(switch) => return switch.poll_next(now, store),
+            Self::Host(host) => host.poll_next(now, store),
+            Self::Source(source) => source.poll_next(now, store),
         };
         // Taken apart, so that what those calls leave in memory does not keep the switch's
         // transmission, which needs no memory, there too.
-        let Transmission { frame, starts, ends } = sent?;
-        Some(Transmission { frame, starts, ends })
+        let (port, Transmission { frame, starts, ends }) = sent?;
+        Some((port, Transmission { frame, starts, ends }))
     }
 
     fn next_deadline(&self) -> Time {

@@ -205,7 +205,7 @@ impl<N: Node<TaggedStore>> Replay<N> {
         outcome: &mut impl Outcome,
     ) -> io::Result<(N, Counts, CaptureClock, Time)> {
         self.serve_now(outcome)?;
-        while self.node.ledger().queued > 0 {
+        while !self.node.is_quiet() {
             let at = self.node.next_deadline();
             if at == Time::NEVER {
                 break;

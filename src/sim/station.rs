@@ -198,13 +198,9 @@ impl<N> Station<N> {
     where
         N: Node<S>,
     {
-        while let Some(port) = self.node.next_ready_port(now) {
-            if let Some(sent) = self.node.poll_transmit(now, store, port) {
-                self.show_tap(sent.starts, store, port, Direction::Outbound, &sent.frame);
-                return Some((port, sent));
-            }
-        }
-        None
+        let (port, sent) = self.node.poll_next(now, store)?;
+        self.show_tap(sent.starts, store, port, Direction::Outbound, &sent.frame);
+        Some((port, sent))
     }
 
     #[inline]

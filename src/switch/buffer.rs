@@ -15,8 +15,10 @@ pub(super) struct Buffer {
     round_up_bytes: u64,
     cells_per_byte: u64,
     cells: u32,
-    free: u32,
+    /// Cells that were free at any time, and free ones beyond them: within these there is neither a
+    /// limit to look at nor a record to keep.
     free_min: u32,
+    spare: u32,
 }
 
 impl Buffer {
@@ -28,8 +30,8 @@ impl Buffer {
             round_up_bytes: u64::from(cell_bytes - 1),
             cells_per_byte: (1_u64 << SCALE_BITS).div_ceil(u64::from(cell_bytes)),
             cells,
-            free: cells,
             free_min: cells,
+            spare: 0,
         }
     }
 
@@ -48,30 +50,32 @@ impl Buffer {
 
     #[inline]
     pub(super) const fn fits(&self, cells: u32) -> bool {
-        cells <= self.free
+        cells <= self.free_min + self.spare
     }
 
     /// Takes cells if that leaves as many free as ever were at least.
     #[inline]
     pub(super) const fn take_again(&mut self, cells: u32) -> bool {
-        let again = cells <= self.free - self.free_min;
+        let again = cells <= self.spare;
         if again {
-            self.free -= cells;
+            self.spare -= cells;
         }
         again
     }
 
     #[inline]
     pub(super) const fn take(&mut self, cells: u32) {
-        self.free -= cells;
-        if self.free < self.free_min {
-            self.free_min = self.free;
+        if cells <= self.spare {
+            self.spare -= cells;
+        } else {
+            self.free_min -= cells - self.spare;
+            self.spare = 0;
         }
     }
 
     #[inline]
     pub(super) const fn give(&mut self, cells: u32) {
-        self.free += cells;
+        self.spare += cells;
     }
 
     /// All cells: also the most frames that can be queued.
@@ -81,7 +85,7 @@ impl Buffer {
 
     /// Memory in use, in bytes of whole cells.
     pub(super) const fn bytes(&self) -> u64 {
-        (self.cells - self.free) as u64 * self.cell_bytes as u64
+        (self.cells - self.free_min - self.spare) as u64 * self.cell_bytes as u64
     }
 
     /// The most memory that was ever in use.
@@ -102,6 +106,33 @@ mod tests {
                 assert_eq!(buffer.cells_of(len), len.div_ceil(cell_bytes), "{len} / {cell_bytes}");
             }
         }
+    }
+
+    #[test]
+    fn use_and_record_are_those_of_plain_sums() {
+        let mut buffer = Buffer::new(64_000, 64);
+        let mut rng = crate::rng::Rng::for_node(1, "buffer");
+        let (mut held, mut used, mut used_max) = (Vec::new(), 0_u64, 0);
+        for _ in 0..10_000 {
+            let cells = 1 + u32::try_from(rng.below(150)).expect("small");
+            let free = 1_000 - used;
+            assert_eq!(buffer.fits(cells), u64::from(cells) <= free);
+            if rng.below(2) == 0 && buffer.fits(cells) {
+                let again = u64::from(cells) + used <= used_max;
+                assert_eq!(buffer.take_again(cells), again);
+                if !again {
+                    buffer.take(cells);
+                }
+                held.push(cells);
+                used += u64::from(cells);
+                used_max = used_max.max(used);
+            } else if let Some(cells) = held.pop() {
+                buffer.give(cells);
+                used -= u64::from(cells);
+            }
+            assert_eq!((buffer.bytes(), buffer.bytes_max()), (used * 64, used_max * 64));
+        }
+        assert_eq!(used_max, 1_000, "the memory was full at times");
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub struct Switch {
     /// Ports whose link is up.
     up: PortSet,
     replicated: u64,
+    /// Frames that [`Node::drain`] gave back.
+    drained: u64,
 }
 
 /// What the ingress stages found out about a frame.
@@ -58,7 +60,6 @@ struct Egress {
     buffer: Buffer,
     pool: Pool,
     ready: Ready,
-    queued: u64,
 }
 
 /// What a frame is going to take of the egress side.
@@ -126,13 +127,16 @@ impl Egress {
         frame: ParkedFrame,
         meta: Meta,
     ) {
-        self.queued += 1;
-        if self.pool.push(port.queue(queue), bytes, frame, meta) {
-            if port.backlog == 0 {
-                self.ready.arm(meta.enqueued_at, egress, port.line.busy_until());
-            }
-            port.backlog |= 1_u32.wrapping_shl(queue);
+        let at = self.pool.insert(frame, meta);
+        let backlog = port.backlog;
+        if backlog.wrapping_shr(queue) & 1 != 0 {
+            return self.pool.append(port.queue(queue), bytes, at);
         }
+        Pool::begin(port.queue(queue), bytes, at);
+        if backlog == 0 {
+            self.ready.arm(meta.enqueued_at, egress, port.line.busy_until());
+        }
+        port.backlog = backlog | 1_u32.wrapping_shl(queue);
     }
 }
 
@@ -158,8 +162,7 @@ impl Switch {
         let port = |port: &PortConfig| {
             Port::new(port, classifier.class(port.default_priority), config.overhead_bytes)
         };
-        let egress =
-            Egress { pool: Pool::new(buffer.cells()), buffer, ready: Ready::new(), queued: 0 };
+        let egress = Egress { pool: Pool::new(buffer.cells()), buffer, ready: Ready::new() };
         Ok(Self {
             ports: config.ports.iter().map(port).collect(),
             vlans: Vlans::new(&config),
@@ -168,6 +171,7 @@ impl Switch {
             egress,
             up,
             replicated: 0,
+            drained: 0,
             config,
         })
     }
@@ -300,7 +304,7 @@ impl Switch {
         let cells = self.egress.buffer.cells_of(len_bytes);
         // Within what the queue and the memory have held before, there is no limit to look at and
         // no record to keep.
-        if egress == ingress
+        if egress.index() == ingress.index()
             || to.untagged_key != vlan_key
             || !to.up_and_carries(len_bytes)
             || !to.queue(queue).has_held(bytes)
@@ -504,6 +508,27 @@ impl Switch {
         store.release(frame.into_frame());
     }
 
+    /// The next frame of a port that was ready and has been taken out of those that are.
+    // Inlined, the transmission stays in registers: written to memory in halves and read back whole
+    // it stalls the loads.
+    #[inline(always)]
+    fn transmit(&mut self, now: Time, port: PortId) -> Transmission {
+        let Egress { buffer, pool, ready } = &mut self.egress;
+        let state = port_mut(&mut self.ports, port);
+        let served = schedule::strict(state.backlog_of_queues());
+        let (frame, meta, was_last) = pool.pop(state.queue(served));
+        if was_last {
+            state.backlog &= !(1 << served);
+        }
+        buffer.give(meta.cells);
+        state.counters.transmitted(frame.len_bytes());
+        let (starts, ends) = state.line.occupy(now, meta.enqueued_at, frame.len_bytes());
+        if state.backlog != 0 {
+            ready.arm(now, port, ends);
+        }
+        Transmission { frame: frame.into_frame(), starts, ends }
+    }
+
     #[inline]
     fn advance(&mut self, now: Time) {
         self.egress.ready.advance(now);
@@ -564,9 +589,7 @@ impl<S: FrameStore> Node<S> for Switch {
         self.egress.ready.first()
     }
 
-    // Inlined, the transmission stays in registers: written to memory in halves and read back whole
-    // it stalls the loads.
-    #[inline(always)]
+    #[inline]
     fn poll_transmit(&mut self, now: Time, _store: &mut S, port: PortId) -> Option<Transmission> {
         if !self.egress.ready.is_ready(port) {
             self.advance(now);
@@ -574,26 +597,15 @@ impl<S: FrameStore> Node<S> for Switch {
                 return None;
             }
         }
-        let Egress { buffer, pool, ready, queued } = &mut self.egress;
-        let state = port_mut(&mut self.ports, port);
-        let served = schedule::strict(state.backlog_of_queues())?;
-        let queue = state.queue(served);
-        let (frame, meta) = pool.pop_first(queue)?;
-        let is_empty = queue.is_empty();
-        buffer.give(meta.cells);
-        *queued -= 1;
-        state.counters.transmitted(frame.len_bytes());
-        let (starts, ends) = state.line.occupy(now, meta.enqueued_at, frame.len_bytes());
-        if is_empty {
-            state.backlog &= !(1 << served);
-        }
-        if is_empty && state.backlog == 0 {
-            ready.disarm(port);
-        } else if ends > now {
-            ready.disarm(port);
-            ready.arm(now, port, ends);
-        }
-        Some(Transmission { frame: frame.into_frame(), starts, ends })
+        self.egress.ready.disarm(port);
+        Some(self.transmit(now, port))
+    }
+
+    #[inline(always)]
+    fn poll_next(&mut self, now: Time, _store: &mut S) -> Option<(PortId, Transmission)> {
+        self.advance(now);
+        let port = self.egress.ready.pop()?;
+        Some((port, self.transmit(now, port)))
     }
 
     #[inline]
@@ -613,10 +625,10 @@ impl<S: FrameStore> Node<S> for Switch {
         } else {
             self.up.remove(index);
             for queue in &mut state.queues {
-                while let Some((frame, meta)) = self.egress.pool.pop(queue) {
+                while !queue.is_empty() {
+                    let (frame, meta, _) = self.egress.pool.pop(queue);
                     state.counters.dropped(DropReason::LinkDown);
                     self.egress.buffer.give(meta.cells);
-                    self.egress.queued -= 1;
                     store.release(frame.into_frame());
                 }
             }
@@ -633,8 +645,8 @@ impl<S: FrameStore> Node<S> for Switch {
     }
 
     fn ledger(&self) -> Ledger {
-        let mut ledger =
-            Ledger { replicated: self.replicated, queued: self.egress.queued, ..Ledger::default() };
+        let queued = self.drained + self.egress.pool.len() as u64;
+        let mut ledger = Ledger { replicated: self.replicated, queued, ..Ledger::default() };
         for port in &self.ports {
             ledger.received += port.counters.rx_frames;
             ledger.transmitted += port.counters.tx_frames;
@@ -643,11 +655,17 @@ impl<S: FrameStore> Node<S> for Switch {
         ledger
     }
 
+    fn is_quiet(&self) -> bool {
+        self.drained == 0 && self.egress.buffer.bytes() == 0
+    }
+
     fn drain(&mut self, store: &mut S) {
         for port in &mut self.ports {
             for queue in &mut port.queues {
-                while let Some((frame, _)) = self.egress.pool.pop(queue) {
+                while !queue.is_empty() {
+                    let (frame, ..) = self.egress.pool.pop(queue);
                     store.release(frame.into_frame());
+                    self.drained += 1;
                 }
             }
             port.backlog &= STOPPED;

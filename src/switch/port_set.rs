@@ -44,22 +44,27 @@ impl PortSet {
         self.0[word] &= !bit;
     }
 
-    /// The lowest port of the set.
     #[inline]
-    pub(super) const fn first(&self) -> Option<PortId> {
+    pub(super) const fn is_empty(&self) -> bool {
+        let [a, b, c, d] = self.0;
+        a | b | c | d == 0
+    }
+
+    /// The lowest port of a set that is not empty.
+    #[inline]
+    pub(super) const fn lowest(&self) -> PortId {
+        debug_assert!(!self.is_empty(), "a set without ports");
         let [a, b, c, d] = self.0;
         if a != 0 {
-            return Some(port_at(0, a));
+            return port_at(0, a);
         }
         cold_path();
         if b != 0 {
-            Some(port_at(1, b))
+            port_at(1, b)
         } else if c != 0 {
-            Some(port_at(2, c))
-        } else if d != 0 {
-            Some(port_at(3, d))
+            port_at(2, c)
         } else {
-            None
+            port_at(3, d)
         }
     }
 
@@ -70,10 +75,26 @@ impl PortSet {
     }
 
     /// Takes the lowest port out.
-    pub(super) fn pop(&mut self) -> Option<PortId> {
-        let port = self.first()?;
-        self.remove(port.index());
-        Some(port)
+    pub(super) const fn pop(&mut self) -> Option<PortId> {
+        if self.is_empty() { None } else { Some(self.pop_lowest()) }
+    }
+
+    /// Takes out the lowest port of a set that is not empty.
+    #[inline]
+    pub(super) const fn pop_lowest(&mut self) -> PortId {
+        debug_assert!(!self.is_empty(), "a set without ports");
+        let [a, b, c, d] = &mut self.0;
+        if *a != 0 {
+            return pop_bit(0, a);
+        }
+        cold_path();
+        if *b != 0 {
+            pop_bit(1, b)
+        } else if *c != 0 {
+            pop_bit(2, c)
+        } else {
+            pop_bit(3, d)
+        }
     }
 }
 
@@ -83,6 +104,14 @@ const fn port_at(at: u16, word: u64) -> PortId {
     #[allow(clippy::cast_possible_truncation, reason = "at most 63")]
     let bit = word.trailing_zeros() as u16;
     PortId(at * 64 + bit)
+}
+
+/// Takes the lowest port out of the word `at`, which is not zero.
+#[inline]
+const fn pop_bit(at: u16, word: &mut u64) -> PortId {
+    let port = port_at(at, *word);
+    *word &= word.wrapping_sub(1);
+    port
 }
 
 #[cfg(test)]
@@ -98,9 +127,9 @@ mod tests {
         set.insert(5);
         set.remove(5);
         assert!(set.contains(63) && !set.contains(5));
-        assert_eq!(set.first(), Some(PortId(0)));
+        assert_eq!(set.lowest(), PortId(0));
         let out: Vec<u16> = std::iter::from_fn(|| set.pop()).map(|port| port.0).collect();
         assert_eq!(out, [0, 63, 64, 128, 255]);
-        assert_eq!(set.first(), None);
+        assert!(set.is_empty());
     }
 }

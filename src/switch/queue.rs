@@ -100,83 +100,81 @@ impl Pool {
         Self { entries: Vec::with_capacity(frames_max as usize), free: NONE }
     }
 
-    /// Appends to a queue, which is going to have `bytes`, and says whether it was empty. The caller
-    /// has found the frame admissible.
+    /// Frames in all queues: counted, since nothing that is done for each frame needs it.
+    pub(super) fn len(&self) -> usize {
+        let next = |at: &u32| self.entries.get(*at as usize).map(|entry| entry.next);
+        let free = std::iter::successors(Some(self.free), next).count() - 1;
+        self.entries.len() - free
+    }
+
+    /// An entry for a frame, which the caller has found admissible.
     #[inline(always)]
-    pub(super) fn push(
-        &mut self,
-        queue: &mut Queue,
-        bytes: u64,
-        frame: ParkedFrame,
-        meta: Meta,
-    ) -> bool {
-        let was_empty = queue.is_empty();
-        queue.bytes = bytes;
+    pub(super) fn insert(&mut self, frame: ParkedFrame, meta: Meta) -> u32 {
         let at = self.free;
         let Some(entry) = self.entries.get_mut(at as usize) else {
-            return self.push_behind_last(queue, was_empty, frame, meta);
+            return self.insert_behind_last(frame, meta);
         };
         self.free = entry.next;
         entry.frame = frame;
         entry.meta = meta;
-        self.link(queue, was_empty, at)
+        at
     }
 
-    /// A push for which no entry is free: another one is made.
+    /// The same when no entry is free: another one is made.
     #[cold]
     #[inline(never)]
-    fn push_behind_last(
-        &mut self,
-        queue: &mut Queue,
-        was_empty: bool,
-        frame: ParkedFrame,
-        meta: Meta,
-    ) -> bool {
+    fn insert_behind_last(&mut self, frame: ParkedFrame, meta: Meta) -> u32 {
         // At most as many entries as cells, of which there are fewer than 2^32.
         let at = u32::try_from(self.entries.len()).unwrap_or(NONE);
         debug_assert!(self.entries.len() < self.entries.capacity(), "admission keeps within cells");
         self.entries.push(Entry { frame, next: NONE, meta });
-        self.link(queue, was_empty, at)
+        at
     }
 
+    /// Puts an entry into an empty queue, which is going to have `bytes`.
     #[inline(always)]
-    fn link(&mut self, queue: &mut Queue, was_empty: bool, at: u32) -> bool {
-        if was_empty {
-            queue.head = at;
-            queue.tail = at;
-            return true;
-        }
-        if let Some(last) = self.entries.get_mut(queue.tail as usize) {
-            last.next = at;
+    pub(super) const fn begin(queue: &mut Queue, bytes: u64, at: u32) {
+        debug_assert!(queue.is_empty(), "a queue with frames");
+        queue.bytes = bytes;
+        queue.head = at;
+        queue.tail = at;
+    }
+
+    /// Puts an entry at the end of a queue that is not empty and is going to have `bytes`.
+    #[inline(always)]
+    pub(super) fn append(&mut self, queue: &mut Queue, bytes: u64, at: u32) {
+        debug_assert!(!queue.is_empty(), "a queue without frames");
+        queue.bytes = bytes;
+        match self.entries.get_mut(queue.tail as usize) {
+            Some(last) => last.next = at,
+            None => no_such_entry(queue.tail),
         }
         queue.tail = at;
-        false
     }
 
-    /// Takes the frame at the head.
-    pub(super) fn pop(&mut self, queue: &mut Queue) -> Option<(ParkedFrame, Meta)> {
-        if queue.is_empty() { None } else { self.pop_first(queue) }
-    }
-
-    /// Takes the frame at the head of a queue that is not empty.
+    /// Takes the frame at the head of a queue that is not empty; true when it was the last.
     #[inline(always)]
-    pub(super) fn pop_first(&mut self, queue: &mut Queue) -> Option<(ParkedFrame, Meta)> {
+    pub(super) fn pop(&mut self, queue: &mut Queue) -> (ParkedFrame, Meta, bool) {
         debug_assert!(!queue.is_empty(), "a queue without frames");
         let at = queue.head;
-        let entry = self.entries.get_mut(at as usize)?;
+        let Some(entry) = self.entries.get_mut(at as usize) else { no_such_entry(at) };
         queue.head = std::mem::replace(&mut entry.next, self.free);
         self.free = at;
         queue.bytes -= u64::from(entry.frame.len_bytes());
-        Some((entry.frame.take(), entry.meta))
+        (entry.frame.take(), entry.meta, queue.tail == at)
     }
+}
+
+#[cold]
+#[inline(never)]
+fn no_such_entry(at: u32) -> ! {
+    panic!("a queue has entry {at}, which the pool does not have")
 }
 
 impl Drop for Pool {
     /// What a [`Frame`](crate::frame::Frame) asserts for itself: a switch is drained before it goes.
     fn drop(&mut self) {
-        let next = |at: &u32| self.entries.get(*at as usize).map(|entry| entry.next);
-        let free = std::iter::successors(Some(self.free), next).count() - 1;
-        let queued = self.entries.len() - free;
+        let queued = self.len();
         if queued > 0 && !std::thread::panicking() {
             panic!("a switch with {queued} queued frames was dropped without its store");
         }
@@ -202,19 +200,27 @@ mod tests {
                 if queues[which].fits(64 + sent[which]) && sent[which] - got[which] < 4 {
                     let frame = store.allocate(64 + sent[which]).expect("room");
                     let bytes = queues[which].bytes_with(frame.len_bytes());
-                    pool.push(&mut queues[which], bytes, ParkedFrame::new(frame), meta);
+                    let at = pool.insert(ParkedFrame::new(frame), meta);
+                    if queues[which].is_empty() {
+                        Pool::begin(&mut queues[which], bytes, at);
+                    } else {
+                        pool.append(&mut queues[which], bytes, at);
+                    }
                     sent[which] += 1;
                 }
             }
             let which = round / 2 % 2;
-            if let Some((frame, _)) = pool.pop(&mut queues[which]) {
+            if !queues[which].is_empty() {
+                let (frame, _, was_last) = pool.pop(&mut queues[which]);
+                assert_eq!(was_last, queues[which].is_empty());
                 assert_eq!(frame.len_bytes(), 64 + got[which]);
                 got[which] += 1;
                 store.release(frame.into_frame());
             }
         }
         for (which, queue) in queues.iter_mut().enumerate() {
-            while let Some((frame, _)) = pool.pop(queue) {
+            while !queue.is_empty() {
+                let (frame, ..) = pool.pop(queue);
                 assert_eq!(frame.len_bytes(), 64 + got[which]);
                 got[which] += 1;
                 store.release(frame.into_frame());

@@ -170,7 +170,17 @@ impl Ready {
     /// The lowest port that can send, after [`advance`](Self::advance).
     #[inline]
     pub(super) fn first(&self) -> Option<PortId> {
-        if self.ready_len == 0 { None } else { self.ready.first() }
+        if self.ready_len == 0 { None } else { Some(self.ready.lowest()) }
+    }
+
+    /// Takes out the lowest port that can send, after [`advance`](Self::advance).
+    #[inline]
+    pub(super) const fn pop(&mut self) -> Option<PortId> {
+        if self.ready_len == 0 {
+            return None;
+        }
+        self.ready_len -= 1;
+        Some(self.ready.pop_lowest())
     }
 
     /// When the next port becomes ready, or became so.

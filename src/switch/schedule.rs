@@ -1,10 +1,12 @@
 //! Which queue of a port is served next.
 
-/// Strict priority: the highest queue of those that have frames and may send. `eligible` has bit n
-/// set for queue n.
+/// Strict priority: the highest queue of those that have frames and may send, of which there is
+/// one. `eligible` has bit n set for queue n.
 #[inline]
-pub(super) const fn strict(eligible: u32) -> Option<u32> {
-    eligible.checked_ilog2()
+pub(super) const fn strict(eligible: u32) -> u32 {
+    debug_assert!(eligible != 0, "a port without anything to send");
+    // The lowest bit is set so that there always is one.
+    (eligible | 1).ilog2()
 }
 
 #[cfg(test)]
@@ -13,9 +15,8 @@ mod tests {
 
     #[test]
     fn queue_seven_goes_first() {
-        assert_eq!(strict(0), None);
-        assert_eq!(strict(0b1000_0001), Some(7));
-        assert_eq!(strict(0b0000_0101), Some(2));
-        assert_eq!(strict(1), Some(0));
+        assert_eq!(strict(0b1000_0001), 7);
+        assert_eq!(strict(0b0000_0101), 2);
+        assert_eq!(strict(1), 0);
     }
 }
