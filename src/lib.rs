@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`switch`], [`host`] | the two nodes: frames and the time in, frames out; no socket, thread or clock |
 //! | [`wire`], [`frame`], [`mod@line`] | headers as checked views, frames and the stores that hold them, a port's line rate |
+//! | [`catch_up`] | how a sender returns to its plan after its driver was late |
 //! | [`sim`] | virtual time: an event queue, links, stations |
 //! | [`lab`] | topology files, network namespaces, and running their nodes by the gated or the free clock |
 //! | [`replay`] | captures through a switch, and captures sent on an interface |
@@ -74,6 +75,7 @@
 //! # }
 //! ```
 
+pub mod catch_up;
 pub mod cli;
 pub mod frame;
 pub mod host;

@@ -12,6 +12,7 @@ use super::config::{HostConfig, HostConfigError};
 use super::queue::PlannedQueue;
 use super::sink::{ExpectedStream, Sink, StreamReceived};
 use super::source::{Source, StreamSent, stream_payload};
+use crate::catch_up::CatchUp;
 use crate::frame::{Frame, FrameStore};
 use crate::ledger::{DropReason, Ledger};
 use crate::line::Line;
@@ -69,6 +70,12 @@ host_stats! {
 
 /// An agent host: answers ARP, neighbour solicitations and echo requests for its addresses,
 /// announces itself when its link comes up, sends its streams and checks those that end at it.
+///
+/// A frame of a stream leaves at its planned time, as soon as the line is free. After a late driver
+/// the overdue ones follow at up to twice the planned pace, see [`CatchUp`]; each carries its planned
+/// time, from which its latency counts. What is planned is not stored: however far behind a host is,
+/// its overdue frames take no memory, and those that are still unsent when the run ends are in
+/// [`StreamSent::planned`] and not in `sent`.
 #[derive(Debug)]
 pub struct Host {
     name: String,
@@ -81,6 +88,7 @@ pub struct Host {
     /// The sources that have a frame to come, by its planned time.
     turns: BinaryHeap<Reverse<(Time, usize)>>,
     planned: PlannedQueue,
+    catch_up: CatchUp,
     /// By stream number.
     sinks: Vec<Sink>,
     ledger: Ledger,
@@ -121,6 +129,7 @@ impl Host {
             turns: turns.filter(|Reverse((at, _))| *at != Time::NEVER).collect(),
             sources,
             planned: PlannedQueue::new(line.clone(), config.queue_frames_max),
+            catch_up: CatchUp::default(),
             line,
             sinks: expected.into_iter().map(Sink::new).collect(),
             ledger: Ledger::default(),
@@ -166,10 +175,21 @@ impl Host {
         self.turns.peek().map_or(Time::NEVER, |Reverse((at, _))| *at)
     }
 
+    /// When the next frame of the streams may leave, for all that the line says: planned then, or
+    /// later while the host catches up.
+    fn next_stream_at(&self) -> Time {
+        let planned = self.next_planned();
+        if planned == Time::NEVER { planned } else { self.due_at(planned) }
+    }
+
+    fn due_at(&self, planned: Time) -> Time {
+        planned.max(self.catch_up.not_before(self.planned.start_of(planned)))
+    }
+
     /// When the line is free and something waits for it.
     fn ready_at(&self) -> Time {
         let answer = self.answers.front().map_or(Time::NEVER, |(since, _)| *since);
-        let first = answer.min(self.next_planned());
+        let first = answer.min(self.next_stream_at());
         if first == Time::NEVER { first } else { first.max(self.line.busy_until()) }
     }
 
@@ -287,25 +307,28 @@ impl Host {
         }
     }
 
-    /// The next frame of the streams that is due at `now`, and its planned time.
+    /// The next frame of the streams that is due at `now`, and since when it is.
     fn next_stream_frame<S: FrameStore>(
         &mut self,
         now: Time,
         store: &mut S,
     ) -> Option<(Time, usize, Frame)> {
         while let Some(Reverse((planned, index))) = self.turns.peek().copied() {
-            if planned > now {
+            let due = self.due_at(planned);
+            if due > now {
                 break;
             }
             let source = &mut self.sources[index];
             self.ledger.generated += 1;
-            if self.planned.admit(planned, source.frame_bytes()) {
+            if let Some(ideal) = self.planned.admit(planned, source.frame_bytes()) {
                 let frame = source.make_next(store);
                 self.end_turn(index);
-                match frame {
-                    Some(frame) => return Some((planned, index, frame)),
-                    None => self.ledger.drops.count(DropReason::NoFrameToSend),
-                }
+                let Some(frame) = frame else {
+                    self.ledger.drops.count(DropReason::NoFrameToSend);
+                    continue;
+                };
+                self.catch_up.sent(now, planned, self.line.busy_until(), ideal);
+                return Some((due, index, frame));
             } else {
                 source.drop_next();
                 self.ledger.drops.count(DropReason::NicQueueFull);
@@ -411,13 +434,13 @@ impl<S: FrameStore> Node<S> for Host {
         {
             return Some(self.transmit(now, since, frame));
         }
-        if let Some((planned, index, frame)) = self.next_stream_frame(now, store) {
-            let sent = self.transmit(now, planned, frame);
+        if let Some((due, index, frame)) = self.next_stream_frame(now, store) {
+            let sent = self.transmit(now, due, frame);
             self.sources[index].count_sent(sent.starts, sent.ends);
             self.stats.stream_frames_sent += 1;
             return Some(sent);
         }
-        // What was planned before the answer found no place.
+        // What was planned before the answer found no place, or waits while the host catches up.
         let (since, frame) = self.answers.pop_front_if(|(since, _)| *since <= now)?;
         Some(self.transmit(now, since, frame))
     }
@@ -445,6 +468,7 @@ impl<S: FrameStore> Node<S> for Host {
             self.drop_frame(store, frame, DropReason::LinkDown);
         }
         self.planned.restart(self.line.clone());
+        self.catch_up.reset();
         self.link_up = up;
         if up {
             self.announce(now, store);

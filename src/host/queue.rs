@@ -30,21 +30,26 @@ impl PlannedQueue {
         self.starts.clear();
     }
 
+    /// When a frame that is planned for `planned` starts, if it finds a place.
+    pub fn start_of(&self, planned: Time) -> Time {
+        self.line.busy_until().max(planned)
+    }
+
     /// Whether a frame of `len_bytes` that is planned for `planned`, not before those asked about
-    /// earlier, finds a place. One that does takes it.
-    pub fn admit(&mut self, planned: Time, len_bytes: u32) -> bool {
+    /// earlier, finds a place. One that does takes it, and starts at the time that is given.
+    pub fn admit(&mut self, planned: Time, len_bytes: u32) -> Option<Time> {
         while self.starts.front().is_some_and(|start| *start <= planned) {
             self.starts.pop_front();
         }
-        let at = self.line.busy_until().max(planned);
+        let at = self.start_of(planned);
         if at > planned && self.starts.len() >= self.frames_max {
-            return false;
+            return None;
         }
         let (start, _) = self.line.occupy(at, planned, len_bytes);
         if start > planned {
             self.starts.push_back(start);
         }
-        true
+        Some(start)
     }
 }
 
@@ -58,17 +63,20 @@ mod tests {
         // 84 bytes at 10 Gb/s last 67.2 ns; planned each 33.6 ns, every second one finds a place.
         let mut queue = PlannedQueue::new(Line::new(Rate::from_gbps(10), 24), 4);
         let planned = |n: u64| Time::from_ps(n * 33_600);
-        let admitted: Vec<bool> = (0..1_000).map(|n| queue.admit(planned(n), 60)).collect();
+        let admitted: Vec<bool> =
+            (0..1_000).map(|n| queue.admit(planned(n), 60).is_some()).collect();
         assert_eq!(admitted[..10].iter().filter(|yes| **yes).count(), 9, "the queue fills");
         assert_eq!(admitted[500..].iter().filter(|yes| **yes).count(), 250);
         // Room again after a pause.
-        assert!(queue.admit(Time::from_ns(1_000_000), 60));
+        assert_eq!(queue.admit(Time::from_ns(1_000_000), 60), Some(Time::from_ns(1_000_000)));
     }
 
     #[test]
     fn a_line_that_keeps_up_drops_nothing_even_without_a_place_to_wait() {
         let mut queue = PlannedQueue::new(Line::new(Rate::from_gbps(10), 24), 0);
-        assert!((0..1_000).all(|n| queue.admit(Time::from_ps(n * 67_200), 60)));
-        assert!(!queue.admit(Time::from_ps(999 * 67_200), 60));
+        let planned = |n: u64| Time::from_ps(n * 67_200);
+        assert!((0..1_000).all(|n| queue.admit(planned(n), 60) == Some(planned(n))));
+        assert_eq!(queue.start_of(planned(999)), planned(1_000));
+        assert_eq!(queue.admit(planned(999), 60), None);
     }
 }

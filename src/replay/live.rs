@@ -1,9 +1,14 @@
 //! Sending a capture on an interface at planned times, from memory.
+//!
+//! When the machine has kept the sender from its core, the capture runs at up to twice its speed until
+//! it is on its plan again, see [`CatchUp`]: lateness counts from the plan all the same. What the
+//! interface cannot take as fast as it is planned falls behind, and is sent as fast as it can.
 
 use std::collections::BTreeMap;
 
 use super::preload::Preloaded;
 use super::{Pacer, Speed};
+use crate::catch_up::CatchUp;
 use crate::frame::{Frame, FrameStore as _};
 use crate::line::{ETHERNET_OVERHEAD_BYTES, FRAME_BYTES_MIN};
 use crate::measure::LatencyHistogram;
@@ -80,6 +85,7 @@ pub fn send(
     let clock = Clock::start(1);
     let start = clock.now() + LEAD;
     let mut last: Option<(Time, Time)> = None;
+    let mut catch_up = CatchUp::default();
     let mut unkicked = 0;
     'run: for round in 0..loops {
         if round > 0 {
@@ -93,11 +99,12 @@ pub fn send(
             let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
             let wire = u64::from(len.max(FRAME_BYTES_MIN)) + u64::from(ETHERNET_OVERHEAD_BYTES);
             let planned = start + pacer.plan(at, wire).since(Time::ZERO);
-            if clock.now() < planned || unkicked >= BATCH {
+            let due = planned.max(catch_up.not_before(planned));
+            if clock.now() < due || unkicked >= BATCH {
                 port.kick();
                 unkicked = 0;
             }
-            if !wait(&clock, planned, done, port, store, &mut lookout) {
+            if !wait(&clock, due, done, port, store, &mut lookout) {
                 sending.vanished = lookout.vanished;
                 sending.interrupted = !lookout.vanished;
                 break 'run;
@@ -108,6 +115,7 @@ pub fn send(
                     unkicked += 1;
                     let now = clock.now();
                     sending.sent += 1;
+                    catch_up.sent(now, planned, Time::ZERO, planned);
                     sending.lateness.record(now.since(planned));
                     if let Some((then, planned_then)) = last {
                         let (gap, want) = (now.since(then), planned.since(planned_then));

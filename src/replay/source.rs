@@ -1,5 +1,6 @@
 //! A host that does nothing but send a capture: a node of a lab, in any clock.
 
+use crate::catch_up::CatchUp;
 use crate::frame::{Frame, FrameStore};
 use crate::host::HostConfig;
 use crate::ledger::{DropReason, Ledger};
@@ -28,7 +29,8 @@ pub struct SourceCounts {
 }
 
 /// Sends a capture's frames at planned times through a host's line. Frames that come are taken and
-/// not answered.
+/// not answered. After a late driver the capture runs at up to twice its speed until it is on its plan
+/// again, see [`CatchUp`].
 #[derive(Debug)]
 pub struct ReplaySource {
     name: String,
@@ -39,6 +41,9 @@ pub struct ReplaySource {
     /// The record that is next, and when it is to be sent.
     next: Option<(Time, usize)>,
     line: Line,
+    /// The line as it would be if the driver had never been late.
+    ideal: Line,
+    catch_up: CatchUp,
     mtu_bytes: u32,
     link_up: bool,
     held: bool,
@@ -51,6 +56,7 @@ impl ReplaySource {
     /// # Panics
     /// When the line's rate is zero, which no topology has.
     pub fn new(config: &HostConfig, capture: Preloaded, speed: Speed, loops: u64) -> Self {
+        let line = Line::new(config.rate, config.overhead_bytes);
         let mut source = Self {
             name: config.name.clone(),
             capture,
@@ -58,7 +64,9 @@ impl ReplaySource {
             loops,
             loops_begun: 0,
             next: None,
-            line: Line::new(config.rate, config.overhead_bytes),
+            ideal: line.clone(),
+            line,
+            catch_up: CatchUp::default(),
             mtu_bytes: config.mtu_bytes,
             link_up: true,
             held: false,
@@ -129,9 +137,15 @@ impl ReplaySource {
         }
     }
 
+    /// When a record that is planned for `planned` may leave, for all that the line says.
+    fn due_at(&self, planned: Time) -> Time {
+        planned.max(self.catch_up.not_before(self.ideal.busy_until().max(planned)))
+    }
+
     /// When the next record can start; [`Time::NEVER`] after the last.
     fn ready_at(&self) -> Time {
-        self.next.map_or(Time::NEVER, |(planned, _)| planned.max(self.line.busy_until()))
+        let due = self.next.map_or(Time::NEVER, |(planned, _)| self.due_at(planned));
+        due.max(self.line.busy_until())
     }
 
     /// Why no interface would take these bytes.
@@ -177,7 +191,11 @@ impl<S: FrameStore> Node<S> for ReplaySource {
                 self.advance();
                 continue;
             };
-            let (starts, ends) = self.line.occupy(now, planned, frame.len_bytes());
+            let due = self.due_at(planned);
+            let ideal = self.ideal.busy_until().max(planned);
+            self.ideal.occupy(ideal, planned, frame.len_bytes());
+            self.catch_up.sent(now, planned, self.line.busy_until(), ideal);
+            let (starts, ends) = self.line.occupy(now, due, frame.len_bytes());
             self.ledger.generated += 1;
             self.ledger.transmitted += 1;
             self.advance();
@@ -200,6 +218,8 @@ impl<S: FrameStore> Node<S> for ReplaySource {
         }
         // What is due was for the time before: waiting on the way down, lost on the way up.
         self.drop_due(now);
+        self.ideal = self.line.clone();
+        self.catch_up.reset();
         self.link_up = up;
     }
 
