@@ -18,6 +18,11 @@ const OVERTIME: Duration = Duration::from_ms(10);
 
 /// Sends the frames of a schedule, each as soon as its time has come: an open loop, which no
 /// answer and no loss slows down.
+///
+/// After a stall of its own it sends what is overdue at once, and does not pace it as a stream's host
+/// does ([`CatchUp`](crate::catch_up::CatchUp)): latency counts from the plan, so that each frame that
+/// is held back to look smooth would show the sender's stall as latency of the path once more. The
+/// frames that were late already, and by how much, are in [`Sent::lateness`].
 #[derive(Debug)]
 pub struct Sender {
     probe: Probe,
