@@ -144,6 +144,7 @@ fn host(data: &[u8]) {
         mtu_bytes: 1_500,
         overhead_bytes: 24,
         queue_frames_max: 16,
+        announce_at: Time::ZERO,
         streams: Vec::new(),
         seed: 1,
     };

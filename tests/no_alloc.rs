@@ -131,6 +131,7 @@ fn host_config(n: u8) -> HostConfig {
         mtu_bytes: 9_000,
         overhead_bytes: 24,
         queue_frames_max: 8,
+        announce_at: Time::ZERO,
         streams: Vec::new(),
         seed: 1,
     }

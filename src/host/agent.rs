@@ -69,7 +69,7 @@ host_stats! {
 }
 
 /// An agent host: answers ARP, neighbour solicitations and echo requests for its addresses,
-/// announces itself when its link comes up, sends its streams and checks those that end at it.
+/// announces itself at the start and when its link comes up, sends its streams and checks those that end at it.
 ///
 /// A frame of a stream leaves at its planned time, as soon as the line is free. After a late driver
 /// the overdue ones follow at up to twice the planned pace, see [`CatchUp`]; each carries its planned
@@ -95,7 +95,8 @@ pub struct Host {
     stats: HostStats,
     link_up: bool,
     held: bool,
-    announced: bool,
+    /// When the host announces itself, until it has.
+    announce_at: Option<Time>,
     /// Where the payload of a frame that is not what was sent is put together.
     scratch: Vec<u8>,
 }
@@ -136,7 +137,7 @@ impl Host {
             stats: HostStats::default(),
             link_up: true,
             held: false,
-            announced: false,
+            announce_at: Some(config.announce_at),
             scratch: Vec::new(),
         })
     }
@@ -235,7 +236,7 @@ impl Host {
     }
 
     fn announce<S: FrameStore>(&mut self, now: Time, store: &mut S) {
-        self.announced = true;
+        self.announce_at = None;
         if let Some(own) = self.us.ipv4 {
             let sent = self.send_answer(now, store, Answer::arp_announcement(&self.us, own));
             self.stats.announcements_sent += u64::from(sent);
@@ -414,7 +415,7 @@ impl<S: FrameStore> Node<S> for Host {
     fn on_timer(&mut self, now: Time, store: &mut S) {
         if !self.link_up {
             self.drop_planned(now);
-        } else if !self.announced {
+        } else if self.announce_at.is_some_and(|at| at <= now) {
             self.announce(now, store);
         }
     }
@@ -447,14 +448,10 @@ impl<S: FrameStore> Node<S> for Host {
 
     fn next_deadline(&self) -> Time {
         if !self.link_up {
-            self.next_planned()
-        } else if !self.announced {
-            Time::ZERO
-        } else if self.held {
-            Time::NEVER
-        } else {
-            self.ready_at()
+            return self.next_planned();
         }
+        let ready = if self.held { Time::NEVER } else { self.ready_at() };
+        ready.min(self.announce_at.unwrap_or(Time::NEVER))
     }
 
     fn on_link(&mut self, now: Time, store: &mut S, _port: PortId, up: bool) {
@@ -480,8 +477,8 @@ impl<S: FrameStore> Node<S> for Host {
     }
 
     fn is_quiet(&self) -> bool {
-        // The announcement goes out at the first timer, or when the link comes up.
-        (self.announced || !self.link_up) && self.has_finished()
+        // The announcement goes out at its time, or when the link comes up.
+        (self.announce_at.is_none() || !self.link_up) && self.has_finished()
     }
 
     fn ledger(&self) -> Ledger {

@@ -76,6 +76,8 @@ pub struct HostConfig {
     pub overhead_bytes: u32,
     /// Frames that wait for the line, at most; a stream's frame that finds no place is dropped.
     pub queue_frames_max: u32,
+    /// When it announces its addresses.
+    pub announce_at: Time,
     /// Sources to send from this host.
     pub streams: Vec<StreamConfig>,
     /// The run's seed.
@@ -193,7 +195,7 @@ impl StreamConfig {
 
 impl HostConfig {
     /// A host without addresses of IP and without streams, with the defaults: a port `eth0` of MTU
-    /// 1500 whose line 1,024 frames may wait for.
+    /// 1500 whose line 1,024 frames may wait for, announced at once.
     pub fn new(name: &str, mac: MacAddr, rate: Rate) -> Self {
         Self {
             name: name.to_owned(),
@@ -205,6 +207,7 @@ impl HostConfig {
             mtu_bytes: 1_500,
             overhead_bytes: ETHERNET_OVERHEAD_BYTES,
             queue_frames_max: 1_024,
+            announce_at: Time::ZERO,
             streams: Vec::new(),
             seed: 1,
         }

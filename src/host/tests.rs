@@ -35,6 +35,7 @@ fn config(name: &str, mac: MacAddr, v4: Ipv4Addr, v6: Ipv6Addr) -> HostConfig {
         mtu_bytes: 9_000,
         overhead_bytes: 24,
         queue_frames_max: 64,
+        announce_at: Time::ZERO,
         streams: Vec::new(),
         seed: 1,
     }

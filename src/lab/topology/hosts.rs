@@ -13,6 +13,7 @@ use super::{Attachment, HostKind, HostNode, NodeId};
 use crate::host::HostConfig;
 use crate::host::config::QUEUE_FRAMES_MAX;
 use crate::line::ETHERNET_OVERHEAD_BYTES;
+use crate::time::Time;
 use crate::wire::MacAddr;
 
 /// Frames of a host that wait for its line, unless it says otherwise.
@@ -62,6 +63,7 @@ impl<'a> Resolver<'a> {
                 mtu_bytes: self.mtu(table.mtu.as_ref()),
                 overhead_bytes: ETHERNET_OVERHEAD_BYTES,
                 queue_frames_max: plain(frames).unwrap_or(HOST_QUEUE_FRAMES),
+                announce_at: Time::ZERO,
                 streams: Vec::new(),
                 seed: self.seed,
             };

@@ -4,6 +4,7 @@
 //! Nodes are in natural order of their names (`h2` before `h10`), so the same file always gives the
 //! same addresses, ports and numbers.
 
+mod announce;
 mod error;
 mod externals;
 mod file;

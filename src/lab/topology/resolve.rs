@@ -9,8 +9,8 @@ use super::error::Issue;
 use super::file::{File, HostTable, SwitchTable};
 use super::value::{ByteCount, Q, S};
 use super::{
-    Attachment, External, HostKind, Impairment, Link, LinkEnd, NodeId, Topology, natural, paths,
-    streams,
+    Attachment, External, HostKind, Impairment, Link, LinkEnd, NodeId, Topology, announce, natural,
+    paths, streams,
 };
 use crate::node::PortId;
 use crate::time::Duration;
@@ -95,6 +95,7 @@ impl<'a> Resolver<'a> {
         self.links_are_whole = self.issues.len() == before;
         let mut switches = self.switches(&uses, &mut links, &mut externals);
         let mut hosts = self.hosts(&uses);
+        announce::spread(&mut hosts, &switches);
         let cyclic = paths::spanning_tree(&mut switches, &links);
         self.forwarding_is_uniform(&switches, cyclic);
         paths::static_entries(&mut switches, &hosts, &links);
