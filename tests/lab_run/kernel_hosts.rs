@@ -16,7 +16,12 @@ fn ping(lab: &Lab, node: &str, arguments: &str) -> (u64, f64) {
     let text = stdout(&output);
     let received = text.lines().find_map(|line| line.split(", ").nth(1)?.strip_suffix(" received"));
     let received = received.and_then(|n| n.parse().ok());
-    let received = received.unwrap_or_else(|| panic!("{arguments}: {text}{}", stderr(&output)));
+    let received: u64 =
+        received.unwrap_or_else(|| panic!("{arguments}: {text}{}", stderr(&output)));
+    // With a deadline ping goes on until enough replies have come, and late ones may come with the last.
+    let asked = arguments.split(' ').skip_while(|word| *word != "-c").nth(1);
+    let asked = asked.and_then(|count| count.parse().ok()).unwrap_or(u64::MAX);
+    let received = received.min(asked);
     let least = text.lines().find_map(|line| line.split(" = ").nth(1)?.split('/').next());
     (received, least.and_then(|ms| ms.parse().ok()).unwrap_or(0.0))
 }
