@@ -9,7 +9,9 @@ use std::process::Command;
 
 use namespaces::Pair;
 use tailwater::measure::latency::bench::never_interrupted;
-use tailwater::measure::latency::{Bench, BenchConfig, End, Stall, TrialOutcome, TrialPlan};
+use tailwater::measure::latency::{
+    Bench, BenchConfig, End, Stall, Timestamps, TrialOutcome, TrialPlan,
+};
 use tailwater::measure::{LatencyHistogram, Report};
 use tailwater::time::{Duration, Time};
 use tailwater::units::FrameRate;
@@ -87,8 +89,10 @@ fn check_stall(outcome: &TrialOutcome) -> bool {
     late <= expected + expected / 10 + noise
 }
 
+const TAILWATER: &str = env!("CARGO_BIN_EXE_tailwater");
+
 fn tailwater(args: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_tailwater")).args(args).output().expect("runs");
+    let output = Command::new(TAILWATER).args(args).output().expect("runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
@@ -143,6 +147,113 @@ fn check_files(run: &Path, samples: u64) {
     }
 }
 
+/// A small ring, a receiver that does not look for a while, and a rate that fills the ring.
+#[test]
+fn a_lost_frame_is_lost_at_a_place_with_a_name() {
+    if !namespaces::available() {
+        return;
+    }
+    let pair = Pair::new(1, 1_500);
+    let mut config = BenchConfig::new(end("a0", &pair.a), Some(end("b0", &pair.b)));
+    config.ring_entries = 128;
+    let mut bench = Bench::open(config, never_interrupted()).expect("the ports open");
+    let plan = TrialPlan { rate: FrameRate::from_pps(20_000), burst: 1, frames: 4_000 };
+    let stall = Stall { at: Time::from_ns(50_000_000), length: Duration::from_ms(100) };
+    for _ in 0..2 {
+        let outcome = bench.run(plan, Some(stall)).expect("a trial");
+        let lost = outcome.sent.sent - outcome.received.stream.received;
+        let losses = outcome.losses;
+        println!("{lost} lost: {losses:?}");
+        assert!(lost >= 1_000, "2,000 frames come in 100 ms and 128 have room: {lost} lost");
+        assert_eq!((losses.total(), losses.elsewhere), (lost, 0), "{losses:?}");
+        assert!(losses.rx_ring_full + losses.rx_fill_ring_empty >= 1_000, "{losses:?}");
+    }
+    bench.close();
+}
+
+fn latency_json(pair: &Pair, dir: &Path, flags: &[&str]) -> (Option<i32>, String, String) {
+    let (tx, rx) = (format!("a0@{}", pair.a), format!("b0@{}", pair.b));
+    let run = dir.join("run");
+    let run = run.to_str().expect("UTF-8");
+    let fixed = ["latency", "--tx", &tx, "--rx", &rx, "--count", "500", "--run-dir", run];
+    tailwater(&[&fixed[..], flags].concat())
+}
+
+#[test]
+fn a_result_names_what_stamped_the_arrivals() {
+    if !namespaces::available() {
+        return;
+    }
+    let pair = Pair::new(1, 1_500);
+    let dir = tempfile::tempdir().expect("a directory");
+    // A veth has no clock of its own: `auto` says so and reads the time itself.
+    let (code, out, err) = latency_json(&pair, &dir.path().join("1"), &["--json"]);
+    assert_eq!(code, Some(0), "{err}");
+    let report = Report::from_json(&out).expect("one JSON document");
+    let setup = &report.extra["latency"];
+    assert_eq!(
+        (&setup["timestamps"], &setup["timestamps_asked"]),
+        (&"software".into(), &"auto".into())
+    );
+    let reason = setup["timestamps_reason"].as_str().expect("a reason");
+    assert!(reason.contains("b0 has no clock of its own"), "{reason}");
+    assert!(!report.extra.contains_key("stamps"), "{out}");
+
+    let flags = ["--json", "--timestamps", "hardware"];
+    let (code, out, err) = latency_json(&pair, &dir.path().join("2"), &flags);
+    assert_eq!((code, out.as_str()), (Some(4), ""), "{err}");
+    assert!(err.contains("no hardware time stamps: interface b0 has no clock"), "{err}");
+
+    for mode in [&[][..], &["--generic"]] {
+        let at = dir.path().join(format!("3-{}", mode.len()));
+        let flags = [&["--json", "--timestamps", "xdp"], mode].concat();
+        let (code, out, err) = latency_json(&pair, &at, &flags);
+        assert_eq!(code, Some(0), "{err}");
+        let report = Report::from_json(&out).expect("one JSON document");
+        assert_eq!(report.extra["latency"]["timestamps"], "xdp");
+        let (stamps, received) = (&report.extra["stamps"], report.latency_ns.count);
+        assert!(received > 0, "{out}");
+        assert_eq!(stamps["frames_with"], received);
+        assert_eq!((&stamps["frames_without"], &stamps["before_planned"]), (&0.into(), &0.into()));
+        let html = std::fs::read_to_string(at.join("run/report.html")).expect("written");
+        assert!(html.contains("time stamps: xdp"), "{html}");
+        let waits = std::fs::read_to_string(at.join("run/histograms/stamp-to-reader.v2"));
+        let waits = LatencyHistogram::from_v2_base64(&waits.expect("written")).expect("decodes");
+        assert_eq!(waits.count(), received);
+    }
+    let (code, _, err) = latency_json(&pair, &dir.path().join("4"), &["--timestamps", "nic"]);
+    assert!(code == Some(2) && err.contains("`nic` is not auto, hardware"), "{code:?} {err}");
+    let doctor = format!("ip netns exec {} {} doctor --interface b0", pair.b, TAILWATER);
+    let (_, out, err) = namespaces::try_run(&doctor);
+    assert!(out.contains("rx_stamps") && out.contains("b0 has no clock of its own"), "{out}{err}");
+}
+
+/// What stays in the kernel's queue while the reader is away had arrived: its stamps say so.
+#[test]
+fn stamps_of_the_program_do_not_see_a_reader_that_is_away() {
+    if !namespaces::available() {
+        return;
+    }
+    let pair = Pair::new(1, 1_500);
+    let mut config = BenchConfig::new(end("a0", &pair.a), Some(end("b0", &pair.b)));
+    config.timestamps = Timestamps::Xdp;
+    let mut bench = Bench::open(config, never_interrupted()).expect("the ports open");
+    let plan = TrialPlan { rate: FrameRate::from_pps(PPS), burst: 1, frames: 2_000 };
+    let stall = Stall { at: Time::from_ns(50_000_000), length: Duration::from_ms(50) };
+    let outcome = bench.run(plan, Some(stall)).expect("a trial");
+    bench.close();
+    let stamped = outcome.received.stamped.as_ref().expect("asked for");
+    let late = |histogram: &LatencyHistogram| histogram.count_above_ns(25_000_000);
+    let (by_reader, by_stamp) = (late(&outcome.received.stream.delay), late(outcome.latency()));
+    println!("above 25 ms: {by_reader} by the reader's clock, {by_stamp} by stamps");
+    // A frame that left late waits for less; so does one that is not there.
+    let sent_late = outcome.sent.lateness.count_above_ns(1_000_000);
+    let noise = sent_late + 2_000 - outcome.received.stream.received;
+    assert!(late(&stamped.to_reader) + noise >= 225, "{noise}");
+    assert!(by_stamp < by_reader || noise > 0, "{by_stamp} {by_reader}");
+    assert_eq!(stamped.counts.frames_without, 0);
+}
+
 #[test]
 fn a_round_trip_comes_back_from_a_reflector() {
     if !namespaces::available() {
@@ -150,7 +261,7 @@ fn a_round_trip_comes_back_from_a_reflector() {
     }
     let pair = Pair::new(1, 1_500);
     let dir = tempfile::tempdir().expect("a directory");
-    let mut reflector = Command::new(env!("CARGO_BIN_EXE_tailwater"))
+    let mut reflector = Command::new(TAILWATER)
         .args(["latency", "--busy-poll", "--reflect", &format!("b0@{}", pair.b)])
         .stderr(std::process::Stdio::piped())
         .stdout(std::process::Stdio::null())
@@ -186,7 +297,7 @@ fn a_round_trip_comes_back_from_a_reflector() {
     let report = Report::from_json(&out).expect("one JSON document");
     let counts = report.flows[0].stream.expect("a stream");
     // A machine that keeps the kernel from its veth for 50 ms loses frames, and says so.
-    assert_eq!((counts.sent, counts.received + counts.lost), (2_000, 2_000), "{out}");
+    assert_eq!((counts.planned, counts.sent), (2_000, counts.received + counts.lost), "{out}");
     assert!(counts.received > 1_000, "{out}");
     assert_eq!(report.extra["latency"]["path"], "round-trip");
 }

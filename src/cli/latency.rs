@@ -9,18 +9,18 @@ use clap::{ArgGroup, Args};
 use super::Failure;
 use super::outcome::{OutputFlags, finish, print};
 use crate::lab::interrupt;
-use crate::measure::draw::{draw, show_ns};
+use crate::measure::draw::{draw, show_count, show_ns};
 use crate::measure::latency::schedule::{frame_rate, wire_bps};
 use crate::measure::latency::{
-    Bench, BenchConfig, BenchError, Carrier, End, Schedule, SearchLimits, SweepConfig, TrialPlan,
-    give_up_privileges, probe, reflect, sweep,
+    Bench, BenchConfig, BenchError, Carrier, End, Losses, Schedule, SearchLimits, SweepConfig,
+    Timestamps, TrialOutcome, TrialPlan, give_up_privileges, probe, reflect, sweep,
 };
 use crate::measure::report::{Clock, Driver};
 use crate::measure::{LatencyHistogram, Progress, Report, RunDir, Style};
 use crate::time::Duration;
 use crate::units::{AnyRate, Bytes, FrameRate};
 use crate::wire::MacAddr;
-use crate::xdp::{Attach, PortError, ZeroCopy};
+use crate::xdp::{Attach, PortError, RxStamps, ZeroCopy};
 
 /// Arguments of `tailwater latency`.
 #[derive(Debug, Args)]
@@ -83,6 +83,11 @@ pub struct LatencyArgs {
     /// Entries of the RX and TX rings, a power of two
     #[arg(long, value_name = "N", default_value_t = 4_096)]
     ring: u32,
+    /// What arrivals go by: hardware (stamps of the NIC, through XDP metadata), xdp (the XDP program,
+    /// when the frame has arrived and waits for its reader), software (the reader's clock) or auto
+    /// (hardware where there are stamps of it, or else software)
+    #[arg(long, value_name = "WHICH", default_value = "auto", conflicts_with = "reflect")]
+    timestamps: Timestamps,
     /// Attach in the stack instead of the driver
     #[arg(long)]
     generic: bool,
@@ -147,6 +152,7 @@ impl LatencyArgs {
             ring_entries: self.ring,
             zero_copy: if self.no_zero_copy { ZeroCopy::Off } else { ZeroCopy::Auto },
             attach: if self.generic { Attach::Generic } else { Attach::Auto },
+            timestamps: self.timestamps,
             allow_default_route: self.allow_default_route,
             ..BenchConfig::new(tx.clone(), self.rx.clone())
         })
@@ -197,20 +203,10 @@ impl LatencyArgs {
         } else {
             self.run_once(&mut bench, &mut report, frame_bytes)
         };
-        let (mode, zero_copy) = bench.mode();
-        let config = bench.config();
-        let setup = serde_json::json!({
-            "path": if config.rx.is_some() { "one-way" } else { "round-trip" },
-            // The driver gives no hardware stamps through this port: said, so that nobody reads
-            // microseconds of software as those of the wire.
-            "timestamps": "software",
-            "measured_from": "planned send time",
-            "size_bytes_with_fcs": config.size_bytes,
-            "burst": self.burst,
-            "busy_poll": config.busy_poll,
-            "xdp_mode": mode,
-            "zero_copy": zero_copy,
-        });
+        let setup = self.setup(&bench);
+        if let Some(note) = timestamps_note(&bench) {
+            report.notes.insert(0, note);
+        }
         let counters = bench.counters();
         bench.close();
         let histograms = result?;
@@ -228,7 +224,8 @@ impl LatencyArgs {
         if self.sweep && !self.json {
             self.print_sweep(&report)?;
             // The level between idle and the edge says most; the others are in the run directory.
-            if let Some((name, histogram)) = histograms.get(1) {
+            let middle = histograms.iter().find(|(name, _)| name == "ndr-50-percent");
+            if let Some((name, histogram)) = middle {
                 let style = Style::detect(std::io::stdout().is_terminal());
                 print(&format!("{}\n", draw(name, histogram, style)))?;
             }
@@ -257,11 +254,9 @@ impl LatencyArgs {
             eprintln!("sending {frames} frames at {rate} ({bits} on the wire)");
         }
         let outcome = bench.run(plan, None)?;
-        let far = self.rx.as_ref().or(self.tx.as_ref());
-        let name = |end: Option<&End>| end.map(ToString::to_string).unwrap_or_default();
-        report.flows.push(outcome.flow(1, &name(self.tx.as_ref()), &name(far)));
+        report.flows.push(outcome.flow(1, &name_of(&self.tx), &self.far_name()));
         report.lateness_ns = outcome.sent.lateness.percentiles();
-        report.set_latency([&outcome.received.stream.delay]);
+        report.set_latency([outcome.latency()]);
         let away = &outcome.received.away;
         let longest = away.iter().max().map_or(0, |longest| longest.as_ns());
         // Times of 5 ms or more in which this machine kept the receiver from its ring.
@@ -275,15 +270,52 @@ impl LatencyArgs {
                 show_ns(longest)
             );
         }
-        report.set_invariant(
-            crate::measure::report::FRAMES_CONSERVED,
-            outcome.received.stream.received <= outcome.sent.sent,
-        );
-        report.set_invariant("content_verified", outcome.received.stream.content_errors == 0);
-        Ok(vec![
-            ("latency".to_owned(), outcome.received.stream.delay),
+        note_losses(report, &outcome.losses)?;
+        check(report, &outcome);
+        let mut histograms = vec![
+            ("latency".to_owned(), outcome.latency().clone()),
             ("send-lateness".to_owned(), outcome.sent.lateness),
-        ])
+        ];
+        if let Some(stamped) = outcome.received.stamped {
+            let value = to_json(&stamped.report())?;
+            report.extra.insert("stamps".to_owned(), value);
+            report.notes.push(format!(
+                "{} frames bore a stamp, {} did not; from the stamp to its reader: p50 {}  p99 {}",
+                show_count(stamped.counts.frames_with),
+                show_count(stamped.counts.frames_without + stamped.counts.frames_clock_set),
+                show_ns(stamped.to_reader.percentiles().p50),
+                show_ns(stamped.to_reader.percentiles().p99),
+            ));
+            histograms.push(("stamp-to-reader".to_owned(), stamped.to_reader));
+        }
+        Ok(histograms)
+    }
+
+    fn far_name(&self) -> String {
+        name_of(if self.rx.is_some() { &self.rx } else { &self.tx })
+    }
+
+    /// How it was measured, for the report.
+    fn setup(&self, bench: &Bench) -> serde_json::Value {
+        let (mode, zero_copy) = bench.mode();
+        let (stamps, reason) = bench.stamps();
+        let config = bench.config();
+        serde_json::json!({
+            "path": if config.rx.is_some() { "one-way" } else { "round-trip" },
+            "timestamps": stamps.name(),
+            "timestamps_asked": config.timestamps.name(),
+            "timestamps_reason": reason,
+            "timestamps_clock": match stamps {
+                RxStamps::Hardware => bench.device_clock(),
+                RxStamps::Off | RxStamps::Xdp => None,
+            },
+            "measured_from": "planned send time",
+            "size_bytes_with_fcs": config.size_bytes,
+            "burst": self.burst,
+            "busy_poll": config.busy_poll,
+            "xdp_mode": mode,
+            "zero_copy": zero_copy,
+        })
     }
 
     fn run_sweep(
@@ -318,11 +350,23 @@ impl LatencyArgs {
             },
         );
         progress.finish();
-        let (table, histograms) = done?;
-        report.set_latency(histograms.iter().map(|(_, histogram)| histogram));
-        let value = serde_json::to_value(&table)
-            .map_err(|error| Failure::Running(format!("cannot write the table: {error}")))?;
-        report.extra.insert("sweep".to_owned(), value);
+        let (table, outcomes) = done?;
+        report.extra.insert("sweep".to_owned(), to_json(&table)?);
+        let mut losses = Losses::default();
+        let mut histograms = Vec::new();
+        let (from, to) = (name_of(&self.tx), self.far_name());
+        // Each rate has a row of its own: latencies of several rates together say nothing.
+        for (id, (percent, outcome)) in (1..).zip(outcomes) {
+            report.flows.push(outcome.flow(id, &format!("{percent}% of NDR, {from}"), &to));
+            losses.add(&outcome.losses);
+            check(report, &outcome);
+            histograms.push((format!("ndr-{percent}-percent"), outcome.latency().clone()));
+            if let Some(stamped) = outcome.received.stamped {
+                let name = format!("ndr-{percent}-percent-stamp-to-reader");
+                histograms.push((name, stamped.to_reader));
+            }
+        }
+        note_losses(report, &losses)?;
         Ok(histograms)
     }
 
@@ -345,6 +389,47 @@ impl LatencyArgs {
     }
 }
 
+fn name_of(end: &Option<End>) -> String {
+    end.as_ref().map(ToString::to_string).unwrap_or_default()
+}
+
+fn to_json(value: &impl serde::Serialize) -> Result<serde_json::Value, Failure> {
+    serde_json::to_value(value)
+        .map_err(|error| Failure::Running(format!("cannot write the report: {error}")))
+}
+
+/// What a trial must keep to, however many frames were lost.
+fn check(report: &mut Report, outcome: &TrialOutcome) {
+    let stream = &outcome.received.stream;
+    report.set_invariant(
+        crate::measure::report::FRAMES_CONSERVED,
+        stream.received <= outcome.sent.sent,
+    );
+    report.set_invariant("content_verified", stream.content_errors == 0);
+}
+
+/// Says where the lost frames are.
+fn note_losses(report: &mut Report, losses: &Losses) -> Result<(), Failure> {
+    report.extra.insert("losses".to_owned(), to_json(losses)?);
+    let lost = losses.iter().filter(|(.., frames)| *frames > 0);
+    report.notes.extend(
+        lost.map(|(name, says, frames)| format!("lost {}: {name}, {says}", show_count(frames))),
+    );
+    Ok(())
+}
+
+/// What the latency goes by.
+fn timestamps_note(bench: &Bench) -> Option<String> {
+    let (stamps, reason) = bench.stamps();
+    let by = match stamps {
+        RxStamps::Off => "software, when the receiver read the frame".to_owned(),
+        RxStamps::Xdp => "xdp, when the frame had arrived in the kernel".to_owned(),
+        RxStamps::Hardware => format!("hardware, by {}", bench.device_clock()?),
+    };
+    let reason = reason.map_or_else(String::new, |reason| format!(" (none of hardware: {reason})"));
+    Some(format!("time stamps: {by}{reason}"))
+}
+
 impl From<BenchError> for Failure {
     fn from(error: BenchError) -> Self {
         let text = error.to_string();
@@ -352,6 +437,7 @@ impl From<BenchError> for Failure {
             BenchError::Port(PortError::NoInterface { .. } | PortError::NoQueue { .. })
             | BenchError::Port(PortError::DefaultRoute { .. } | PortError::Rings { .. })
             | BenchError::Frame { .. } => Self::Usage(text),
+            BenchError::NoStamps { .. } => Self::HostLacks(text),
             BenchError::Port(_) => Self::HostLacks(format!("{text} (see `tailwater doctor`)")),
             BenchError::System { .. } | BenchError::SenderGone => Self::Running(text),
             BenchError::Interrupted => Self::Interrupted,

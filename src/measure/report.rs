@@ -83,6 +83,9 @@ pub struct Report {
     /// What did not hold, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<String>,
+    /// What a reader of the figures must know, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The file's expectations.
     pub expectations: Vec<Expectation>,
     /// Scheduled against served time.
@@ -125,6 +128,7 @@ impl Report {
             interrupted: false,
             invariants: BTreeMap::new(),
             violations: Vec::new(),
+            notes: Vec::new(),
             expectations: Vec::new(),
             lateness_ns: Percentiles::default(),
             switches: BTreeMap::new(),

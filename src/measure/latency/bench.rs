@@ -10,17 +10,19 @@ use crossbeam::channel::{self, Receiver as Results, Sender as Orders};
 use nix::ifaddrs::getifaddrs;
 
 use super::ends::{Receiver, Reflector, Sender, Sent, Stall};
+use super::losses::{EndCounts, Losses};
 use super::probe::{Carrier, FCS_BYTES, PROBE_ETHERTYPE, PROBE_UDP_PORT, Probe};
 use super::rings::{OsWait, XdpRings};
 use super::schedule::Schedule;
+use super::stamps::StampClock;
 use super::trial::{
     TrialOutcome, TrialPlan, run_receiver, run_reflector, run_round_trip, run_sender,
 };
 use crate::time::{Duration, Time};
 use crate::wire::{MacAddr, WireError};
 use crate::xdp::{
-    Attach, BusyPoll, ChunkSize, Clock, Match, NetNs, Port, PortConfig, PortError, RingSizes,
-    Steering, UmemStore, ZeroCopy, privileges,
+    Attach, BusyPoll, ChunkSize, Clock, DropsReader, Match, NetNs, Phc, Port, PortConfig,
+    PortError, RingSizes, RxStamps, Steering, UmemStore, ZeroCopy, hardware_stamps, privileges,
 };
 
 /// An interface and where it is: `IF` or `IF@NETNS`.
@@ -60,6 +62,42 @@ impl fmt::Display for End {
     }
 }
 
+/// What the arrival of a frame goes by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Timestamps {
+    /// The hardware's stamps where there are any, or else the receiver's clock.
+    #[default]
+    Auto,
+    /// The hardware's stamps, or no measurement.
+    Hardware,
+    /// Stamps of the XDP program: the frame has arrived, and waits for its reader.
+    Xdp,
+    /// The clock of the receiver that reads the frame.
+    Software,
+}
+
+impl Timestamps {
+    /// The name in flags and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Hardware => "hardware",
+            Self::Xdp => "xdp",
+            Self::Software => "software",
+        }
+    }
+}
+
+impl FromStr for Timestamps {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::Auto, Self::Hardware, Self::Xdp, Self::Software]
+            .into_iter()
+            .find(|one| one.name() == text)
+            .ok_or_else(|| format!("`{text}` is not auto, hardware, xdp or software"))
+    }
+}
+
 /// How to measure.
 #[derive(Clone, Debug)]
 pub struct BenchConfig {
@@ -81,6 +119,8 @@ pub struct BenchConfig {
     pub zero_copy: ZeroCopy,
     /// In the driver or in the stack.
     pub attach: Attach,
+    /// What arrivals go by.
+    pub timestamps: Timestamps,
     /// Take an interface even if it carries the default route.
     pub allow_default_route: bool,
 }
@@ -98,11 +138,12 @@ impl BenchConfig {
             ring_entries: 4_096,
             zero_copy: ZeroCopy::Auto,
             attach: Attach::Auto,
+            timestamps: Timestamps::Auto,
             allow_default_route: false,
         }
     }
 
-    fn port(&self, end: &End) -> PortConfig {
+    fn port(&self, end: &End, stamps: RxStamps) -> PortConfig {
         let mut config = PortConfig::new(end.netns.clone(), &end.interface);
         // The kernel keeps everything but the probes, so that a shared interface keeps its ssh.
         config.steering = Steering::Matches(vec![match self.carrier {
@@ -112,6 +153,7 @@ impl BenchConfig {
         config.rings = RingSizes::of(self.ring_entries);
         config.zero_copy = self.zero_copy;
         config.attach = self.attach;
+        config.rx_stamps = stamps;
         config.busy_poll = self.busy_poll.then(BusyPoll::default);
         config.allow_default_route = self.allow_default_route;
         config
@@ -139,6 +181,14 @@ pub enum BenchError {
         size_bytes: u32,
         /// Why.
         source: WireError,
+    },
+    /// There are no stamps of arrival of the kind that was asked for.
+    #[error("no {} time stamps: {reason}", asked.name())]
+    NoStamps {
+        /// What was asked for.
+        asked: Timestamps,
+        /// Why there are none.
+        reason: String,
     },
     /// The sending thread ended on its own.
     #[error("the sending thread has ended")]
@@ -170,13 +220,80 @@ fn mac_of(end: &End) -> Result<MacAddr, BenchError> {
     })
 }
 
-fn open(config: &BenchConfig, end: &End) -> Result<(UmemStore, XdpRings), BenchError> {
+/// What arrivals will go by, and why not by what was asked for.
+#[derive(Debug)]
+struct Stamping {
+    stamps: RxStamps,
+    device_clock: Option<Phc>,
+    reason: Option<String>,
+}
+
+impl Stamping {
+    const fn by(stamps: RxStamps) -> Self {
+        Self { stamps, device_clock: None, reason: None }
+    }
+
+    const fn software(reason: String) -> Self {
+        Self { stamps: RxStamps::Off, device_clock: None, reason: Some(reason) }
+    }
+
+    /// What the receiving end can do of what is asked.
+    fn choose(config: &BenchConfig, end: &End) -> Result<Self, BenchError> {
+        let asked = config.timestamps;
+        let found = match asked {
+            Timestamps::Software => return Ok(Self::by(RxStamps::Off)),
+            Timestamps::Xdp => return Ok(Self::by(RxStamps::Xdp)),
+            Timestamps::Auto | Timestamps::Hardware if config.attach == Attach::Generic => {
+                Err("only a program in the driver gets them (no --generic)".to_owned())
+            }
+            Timestamps::Auto | Timestamps::Hardware => {
+                hardware_stamps::find(&end.netns, &end.interface).map_err(|none| none.to_string())
+            }
+        };
+        match found {
+            Ok(clock) => {
+                let (stamps, device_clock) = (RxStamps::Hardware, Some(clock));
+                Ok(Self { stamps, device_clock, reason: None })
+            }
+            Err(reason) if asked == Timestamps::Auto => Ok(Self::software(reason)),
+            Err(reason) => Err(BenchError::NoStamps { asked, reason }),
+        }
+    }
+}
+
+/// Opens the receiving end, with stamps as can be had.
+fn open_receiving(
+    config: &BenchConfig,
+    end: &End,
+) -> Result<(UmemStore, XdpRings, Stamping), BenchError> {
+    let mut stamping = Stamping::choose(config, end)?;
+    let clock = stamping.device_clock.take();
+    match open(config, end, stamping.stamps, clock) {
+        // The kernel or the driver takes no program that asks for stamps.
+        Err(BenchError::Port(error @ PortError::Attach { .. }))
+            if config.timestamps == Timestamps::Auto && stamping.stamps != RxStamps::Off =>
+        {
+            let (store, rings) = open(config, end, RxStamps::Off, None)?;
+            Ok((store, rings, Stamping::software(error.to_string())))
+        }
+        opened => opened.map(|(store, rings)| (store, rings, stamping)),
+    }
+}
+
+fn open(
+    config: &BenchConfig,
+    end: &End,
+    stamps: RxStamps,
+    device_clock: Option<Phc>,
+) -> Result<(UmemStore, XdpRings), BenchError> {
     // Room for full rings, and as much again for what the loops hold.
     let chunks = config.ring_entries.saturating_mul(6);
     let size = if config.size_bytes > 1_700 { ChunkSize::Bytes4096 } else { ChunkSize::Bytes2048 };
     let mut store = UmemStore::new(size, chunks).map_err(system("no memory for the UMEM"))?;
-    let port = Port::open(&mut store, config.port(end))?;
-    Ok((store, XdpRings::new(port)))
+    let port = Port::open(&mut store, config.port(end, stamps))?;
+    // Without them a loss has one explanation less.
+    let drops = DropsReader::open(&end.netns, &end.interface).ok();
+    Ok((store, XdpRings::new(port, device_clock, drops)))
 }
 
 /// What the sending thread is asked to do.
@@ -187,7 +304,7 @@ struct Order {
 /// The far thread of a one-way measurement.
 struct Far {
     orders: Orders<Order>,
-    sent: Results<Sent>,
+    sent: Results<(Sent, EndCounts)>,
     thread: JoinHandle<()>,
 }
 
@@ -203,6 +320,9 @@ pub struct Bench {
     source: MacAddr,
     destination: MacAddr,
     streams: u32,
+    stamps: RxStamps,
+    /// Why arrivals do not go by the hardware's stamps.
+    stamps_reason: Option<String>,
 }
 
 impl fmt::Debug for Bench {
@@ -228,7 +348,7 @@ impl Bench {
         };
         let clock = Clock::start(1);
         let near = config.rx.as_ref().unwrap_or(&config.tx);
-        let (store, rings) = open(&config, near)?;
+        let (store, rings, stamping) = open_receiving(&config, near)?;
         let far = match &config.rx {
             Some(_) => Some(Far::start(&config, clock, interrupted)?),
             None => None,
@@ -247,13 +367,16 @@ impl Bench {
             source,
             destination,
             streams,
+            stamps: stamping.stamps,
+            stamps_reason: stamping.reason,
         })
     }
 
     /// Runs one trial. A stall, given from the first planned frame on, is for tests.
     ///
     /// # Errors
-    /// [`BenchError::Interrupted`], or a probe that does not fit.
+    /// [`BenchError::Interrupted`], a probe that does not fit, or frames that bear none of the stamps
+    /// that were asked for.
     pub fn run(
         &mut self,
         plan: TrialPlan,
@@ -273,7 +396,14 @@ impl Bench {
         let schedule = Schedule::new(start, plan.rate, plan.burst, plan.frames);
         let stall = stall.map(|stall| Stall { at: start + stall.at.since(Time::ZERO), ..stall });
         let sender = Sender::new(probe.clone(), schedule);
-        let receiver = Receiver::new(probe, stall);
+        let clock = match self.stamps {
+            RxStamps::Off => None,
+            RxStamps::Xdp => Some(StampClock::Os),
+            RxStamps::Hardware => Some(StampClock::Device),
+        };
+        let receiver = Receiver::new(probe, stall, clock);
+        let before = self.rings.counts();
+        let mut sending_end = None;
         let (store, rings, wait) = (&mut self.store, &mut self.rings, &mut self.wait);
         let (sent, received) = match &self.far {
             None => run_round_trip(sender, receiver, store, rings, wait, self.interrupted),
@@ -283,8 +413,9 @@ impl Bench {
                 let mut gone = false;
                 let received =
                     run_receiver(receiver, store, rings, wait, || match far.sent.try_recv() {
-                        Ok(done) => {
+                        Ok((done, counted)) => {
                             let count = done.sent;
+                            sending_end = Some(counted);
                             sent = Some(done);
                             Some(count)
                         }
@@ -300,7 +431,43 @@ impl Bench {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(BenchError::Interrupted);
         }
-        Ok(TrialOutcome { plan, start, sent, received })
+        let receiving_end = self.rings.counts().since(&before);
+        let losses = Losses::attribute(
+            sent.sent.saturating_sub(received.stream.received),
+            // A round trip ends at the port where it began.
+            &sending_end.unwrap_or(receiving_end),
+            &receiving_end,
+        );
+        let stamps = self.stamps;
+        let outcome = TrialOutcome { plan, start, sent, received, stamps, losses };
+        self.check_stamps(&outcome)?;
+        Ok(outcome)
+    }
+
+    /// A driver may have stamps for some kinds of frames and not for these.
+    fn check_stamps(&mut self, outcome: &TrialOutcome) -> Result<(), BenchError> {
+        let received = outcome.received.stream.received;
+        if self.stamps == RxStamps::Off || received == 0 || outcome.is_stamped() {
+            return Ok(());
+        }
+        let reason = format!("none of {received} frames bore one");
+        let asked = self.config.timestamps;
+        if asked != Timestamps::Auto {
+            return Err(BenchError::NoStamps { asked, reason });
+        }
+        self.stamps = RxStamps::Off;
+        self.stamps_reason = Some(reason);
+        Ok(())
+    }
+
+    /// By which clock arrivals are stamped, and why not by the hardware's when that was asked for.
+    pub fn stamps(&self) -> (RxStamps, Option<&str>) {
+        (self.stamps, self.stamps_reason.as_deref())
+    }
+
+    /// The file of the clock that the hardware stamps by.
+    pub fn device_clock(&self) -> Option<String> {
+        self.rings.device_clock().map(Phc::path)
     }
 
     /// How it is measured.
@@ -341,7 +508,8 @@ impl Far {
         let (ready, opened) = channel::bounded(1);
         let config = config.clone();
         let work = move || {
-            let (mut store, mut rings) = match open(&config, &config.tx) {
+            let opened = open(&config, &config.tx, RxStamps::Off, None);
+            let (mut store, mut rings) = match opened {
                 Ok(both) => both,
                 Err(error) => {
                     let _ = ready.send(Err(error));
@@ -358,8 +526,10 @@ impl Far {
             }
             let mut wait = OsWait::new(clock, config.busy_poll);
             for Order { sender } in inbox {
+                let before = rings.counts();
                 let done = run_sender(sender, &mut store, &mut rings, &mut wait, interrupted);
-                if outbox.send(done).is_err() {
+                let counted = rings.counts().since(&before);
+                if outbox.send((done, counted)).is_err() {
                     break;
                 }
             }
@@ -405,12 +575,12 @@ pub fn reflect(
     stop: &AtomicBool,
     ready: impl FnOnce(&Port) -> Result<(), BenchError>,
 ) -> Result<Reflected, BenchError> {
-    let mut port = config.port(&config.tx);
+    let mut port = config.port(&config.tx, RxStamps::Off);
     port.steering =
         Steering::Matches(vec![Match::EtherType(PROBE_ETHERTYPE), Match::UdpPort(PROBE_UDP_PORT)]);
     let mut store = UmemStore::new(ChunkSize::Bytes4096, config.ring_entries.saturating_mul(6))
         .map_err(system("no memory for the UMEM"))?;
-    let mut rings = XdpRings::new(Port::open(&mut store, port)?);
+    let mut rings = XdpRings::new(Port::open(&mut store, port)?, None, None);
     if let Err(error) = ready(rings.port()) {
         rings.port_mut().close(&mut store);
         return Err(error);

@@ -5,6 +5,7 @@
 use super::probe::{Probe, Seen, turn_around};
 use super::rings::{Rings, Wait};
 use super::schedule::Schedule;
+use super::stamps::{StampClock, StampCollector, Stamped};
 use crate::frame::{Frame, FrameStore};
 use crate::host::{ExpectedStream, Sink, StreamReceived};
 use crate::measure::LatencyHistogram;
@@ -150,6 +151,7 @@ pub struct Receiver {
     probe: Probe,
     sink: Sink,
     stall: Option<Stall>,
+    stamps: Option<StampCollector>,
     looked_at: Option<Time>,
     away: Vec<Duration>,
     other_streams: u64,
@@ -168,16 +170,20 @@ pub struct Received {
     pub foreign: u64,
     /// Each time of 5 ms or more in which the receiver did not look at its ring.
     pub away: Vec<Duration>,
+    /// What the stamps of arrival gave; None when frames are not stamped.
+    pub stamped: Option<Stamped>,
 }
 
 impl Receiver {
-    /// A receiver of the stream of `probe`.
-    pub fn new(probe: Probe, stall: Option<Stall>) -> Self {
+    /// A receiver of the stream of `probe`; `stamps` is the clock of the stamps that its frames
+    /// bear, if they do.
+    pub fn new(probe: Probe, stall: Option<Stall>, stamps: Option<StampClock>) -> Self {
         let sink = Sink::new(ExpectedStream { id: probe.stream() });
         Self {
             probe,
             sink,
             stall,
+            stamps: stamps.map(StampCollector::new),
             looked_at: None,
             away: Vec::new(),
             other_streams: 0,
@@ -202,6 +208,9 @@ impl Receiver {
             self.away.push(away);
         }
         self.looked_at = Some(now);
+        if let Some(stamps) = self.stamps.as_mut().filter(|stamps| stamps.wants_reading(now)) {
+            stamps.device_reads(now, port.read_device_clock(), |ns| wait.at(ns));
+        }
         if port.receive(store, &mut self.arrived) == 0 {
             return false;
         }
@@ -209,13 +218,17 @@ impl Receiver {
         let now = wait.now();
         for frame in self.arrived.drain(..) {
             match self.probe.look(store, &frame) {
-                Seen::Probe { header, content_right } => self.sink.take(
-                    now,
-                    header.sequence,
-                    header.planned,
-                    frame.len_bytes(),
-                    content_right,
-                ),
+                Seen::Probe { header, content_right } => {
+                    let (planned, len_bytes) = (header.planned, frame.len_bytes());
+                    let before = self.sink.report().received;
+                    self.sink.take(now, header.sequence, planned, len_bytes, content_right);
+                    // One that has come before has no latency.
+                    let is_new = self.sink.report().received > before;
+                    if let Some(stamps) = self.stamps.as_mut().filter(|_| is_new) {
+                        let stamp = port.stamp_ns(store, &frame);
+                        stamps.take(planned, stamp, now, |ns| wait.at(ns));
+                    }
+                }
                 Seen::OtherStream => self.other_streams += 1,
                 Seen::Foreign => self.foreign += 1,
             }
@@ -234,13 +247,22 @@ impl Receiver {
         self.sink.report().last_arrival
     }
 
-    /// What was seen.
-    pub fn into_received(self) -> Received {
+    /// What was seen, when nothing more is waited for.
+    pub fn finish<S: FrameStore, P: Rings<S>>(
+        mut self,
+        wait: &impl Wait<P>,
+        port: &mut P,
+    ) -> Received {
+        let now = wait.now();
+        if let Some(stamps) = self.stamps.as_mut().filter(|stamps| stamps.is_waiting()) {
+            stamps.device_reads(now, port.read_device_clock(), |ns| wait.at(ns));
+        }
         Received {
             stream: self.sink.report().clone(),
             other_streams: self.other_streams,
             foreign: self.foreign,
             away: self.away,
+            stamped: self.stamps.map(StampCollector::finish),
         }
     }
 }

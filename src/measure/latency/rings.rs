@@ -1,11 +1,10 @@
 //! What the measuring loops ask of a port and of time, and AF_XDP as both.
 
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::time::TimeSpec;
-
+use super::losses::EndCounts;
 use crate::frame::{Frame, FrameStore};
 use crate::time::{Duration, Time};
-use crate::xdp::{Clock, Port, TxRefused, UmemStore};
+use crate::xdp::idle::SPIN_MIN;
+use crate::xdp::{Clock, ClockReading, DropsReader, Idle, Phc, Port, TxRefused, UmemStore};
 
 /// Frames in and out of one interface.
 pub trait Rings<S: FrameStore> {
@@ -27,12 +26,22 @@ pub trait Rings<S: FrameStore> {
 
     /// Frames that [`send`](Self::send) refused.
     fn refused(&self) -> u64;
+
+    /// When a frame that has just been received arrived, by the clock of the port's stamps; None
+    /// when it bears no stamp.
+    fn stamp_ns(&self, store: &S, frame: &Frame) -> Option<u64>;
+
+    /// Reads the clock of the stamps beside the OS's, when it is another one.
+    fn read_device_clock(&mut self) -> Option<ClockReading>;
 }
 
 /// The clock of a loop, and how it waits.
 pub trait Wait<P> {
     /// Time now; never runs backwards.
     fn now(&self) -> Time;
+
+    /// Time when the OS's monotonic clock stood there.
+    fn at(&self, monotonic_ns: u64) -> Time;
 
     /// The last turn did something.
     fn worked(&mut self);
@@ -50,12 +59,30 @@ const BURST_FRAMES: usize = 64;
 pub struct XdpRings {
     port: Port,
     refused: u64,
+    device_clock: Option<Phc>,
+    interface_drops: Option<DropsReader>,
 }
 
 impl XdpRings {
-    /// An open port.
-    pub const fn new(port: Port) -> Self {
-        Self { port, refused: 0 }
+    /// An open port; the NIC's clock, when that stamps what comes in, and the counters of the
+    /// interface, where they can be had.
+    pub const fn new(
+        port: Port,
+        device_clock: Option<Phc>,
+        interface_drops: Option<DropsReader>,
+    ) -> Self {
+        Self { port, refused: 0, device_clock, interface_drops }
+    }
+
+    /// What this end has counted.
+    pub fn counts(&mut self) -> EndCounts {
+        let interface = self.interface_drops.as_mut().map(DropsReader::read).unwrap_or_default();
+        EndCounts { port: self.port.counters(), interface }
+    }
+
+    /// The NIC's clock, when that stamps what comes in.
+    pub const fn device_clock(&self) -> Option<&Phc> {
+        self.device_clock.as_ref()
     }
 
     /// The port.
@@ -99,27 +126,31 @@ impl Rings<UmemStore> for XdpRings {
     fn refused(&self) -> u64 {
         self.refused
     }
-}
 
-/// Spinning for this long costs less than the wake-up that it saves.
-const SPIN: Duration = Duration::from_us(100);
+    fn stamp_ns(&self, store: &UmemStore, frame: &Frame) -> Option<u64> {
+        store.rx_stamp_ns(frame)
+    }
+
+    fn read_device_clock(&mut self) -> Option<ClockReading> {
+        self.device_clock.as_ref().and_then(|clock| clock.read().ok())
+    }
+}
 
 /// A sleep must end this long before something is due, since the kernel wakes late.
 const WAKE_EARLY: Duration = Duration::from_us(80);
 
 /// The OS clock. Spins for 100 us after the last work, then sleeps until a frame comes or something
 /// is due; never sleeps with busy polling.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct OsWait {
     clock: Clock,
-    busy_poll: bool,
-    worked_at: Time,
+    idle: Idle,
 }
 
 impl OsWait {
     /// A loop's wait on `clock`, which the loops of one measurement share.
     pub fn new(clock: Clock, busy_poll: bool) -> Self {
-        Self { clock, busy_poll, worked_at: clock.now() }
+        Self { clock, idle: Idle::new(SPIN_MIN, busy_poll) }
     }
 }
 
@@ -128,26 +159,16 @@ impl Wait<XdpRings> for OsWait {
         self.clock.now()
     }
 
+    fn at(&self, monotonic_ns: u64) -> Time {
+        self.clock.at(monotonic_ns)
+    }
+
     fn worked(&mut self) {
-        self.worked_at = self.clock.now();
+        self.idle.worked();
     }
 
     fn idle(&mut self, rings: &XdpRings, until: Time) {
-        std::hint::spin_loop();
-        if self.busy_poll {
-            return;
-        }
-        let now = self.clock.now();
-        let wake = until.before(WAKE_EARLY);
-        if now.since(self.worked_at) < SPIN || wake <= now {
-            return;
-        }
-        let timeout = TimeSpec::from_duration(wake.since(now).to_std());
-        let mut fds: Vec<PollFd<'_>> =
-            rings.port.fds().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-        // Any outcome, an interrupting signal too, only means to look again.
-        if ppoll(&mut fds, Some(timeout), None).is_ok_and(|ready| ready > 0) {
-            self.worked_at = self.clock.now();
-        }
+        let forever = std::time::Duration::MAX;
+        self.idle.wait(&self.clock, until.before(WAKE_EARLY), forever, rings.port.fds());
     }
 }

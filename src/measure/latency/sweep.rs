@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
+use super::losses::Losses;
 use super::schedule::{Schedule, wire_bps};
 use super::search::{Goal, NDR, PDR, RateSearch, SearchLimits};
 use super::trial::{TrialOutcome, TrialPlan};
 use crate::measure::draw::{Style, show_count, show_ns};
-use crate::measure::histogram::{LatencyHistogram, Percentiles};
+use crate::measure::histogram::Percentiles;
 use crate::measure::report::text::Table;
 use crate::time::Duration;
 use crate::units::{FrameRate, Rate};
@@ -63,10 +64,13 @@ pub struct TrialReport {
     pub sent: u64,
     /// Frames received.
     pub received: u64,
+    /// Where the others are.
+    #[serde(default)]
+    pub losses: Losses,
 }
 
 /// Latency at one share of the NDR.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LevelReport {
     /// Percent of the NDR.
     pub percent: u64,
@@ -78,6 +82,12 @@ pub struct LevelReport {
     pub sent: u64,
     /// Frames sent that did not arrive.
     pub lost: u64,
+    /// Where those are.
+    #[serde(default)]
+    pub losses: Losses,
+    /// What the latency goes by.
+    #[serde(default)]
+    pub timestamps: String,
     /// Latency from the planned send time.
     pub latency_ns: Percentiles,
 }
@@ -94,7 +104,7 @@ pub struct SweepReport {
 }
 
 /// Searches NDR and PDR and measures latency at its shares; `run` makes one trial. Gives the report
-/// and the histogram of each level by name.
+/// and the outcome of the trial at each of [`LEVELS_PERCENT`].
 ///
 /// The first trial warms caches and rings up and does not count.
 ///
@@ -104,7 +114,7 @@ pub fn sweep<E>(
     config: &SweepConfig,
     mut run: impl FnMut(TrialPlan) -> Result<TrialOutcome, E>,
     mut said: impl FnMut(&str),
-) -> Result<(SweepReport, Vec<(String, LatencyHistogram)>), E> {
+) -> Result<(SweepReport, Vec<(u64, TrialOutcome)>), E> {
     let plan = |rate: FrameRate, span: Duration| TrialPlan {
         rate,
         burst: config.burst,
@@ -113,43 +123,49 @@ pub fn sweep<E>(
     said("warm-up");
     run(plan(config.limits.low, config.trial))?;
     let mut search = RateSearch::new(config.limits, &[NDR, PDR]);
+    let mut losses = Vec::new();
     while let Some(rate) = search.next_rate() {
         said(&format!("trial {} at {}", search.trials().len() + 1, show_frame_rate(rate)));
-        search.record(run(plan(rate, config.trial))?.result());
+        let outcome = run(plan(rate, config.trial))?;
+        losses.push(outcome.losses);
+        search.record(outcome.result());
     }
     let mut report = SweepReport {
         goals: [NDR, PDR].map(|goal| goal_report(&search, goal, config.frame_bytes)).to_vec(),
         trials: search
             .trials()
             .iter()
-            .map(|trial| TrialReport {
+            .zip(losses)
+            .map(|(trial, losses)| TrialReport {
                 rate_milli_pps: trial.rate.as_milli_pps(),
                 planned: trial.planned,
                 sent: trial.sent,
                 received: trial.received,
+                losses,
             })
             .collect(),
         levels: Vec::new(),
     };
-    let mut histograms = Vec::new();
+    let mut outcomes = Vec::new();
     if let Some(ndr) = search.found(NDR) {
         for percent in LEVELS_PERCENT {
             let rate = FrameRate::from_milli_pps(ndr.as_milli_pps() / 100 * percent);
             said(&format!("latency at {percent} % of NDR"));
             let outcome = run(plan(rate, config.level))?;
-            let delay = outcome.received.stream.delay.clone();
             report.levels.push(LevelReport {
                 percent,
                 rate_milli_pps: rate.as_milli_pps(),
                 planned: outcome.sent.planned,
                 sent: outcome.sent.sent,
                 lost: outcome.sent.sent.saturating_sub(outcome.received.stream.received),
-                latency_ns: delay.percentiles(),
+                losses: outcome.losses,
+                timestamps: outcome.timestamps().to_owned(),
+                latency_ns: outcome.latency().percentiles(),
             });
-            histograms.push((format!("ndr-{percent}-percent"), delay));
+            outcomes.push((percent, outcome));
         }
     }
-    Ok((report, histograms))
+    Ok((report, outcomes))
 }
 
 fn goal_report(search: &RateSearch, goal: Goal, frame_bytes: u32) -> GoalReport {
@@ -236,8 +252,10 @@ impl SweepReport {
 mod tests {
     use super::*;
     use crate::host::{ExpectedStream, Sink};
+    use crate::measure::LatencyHistogram;
     use crate::measure::latency::ends::{Received, Sent};
     use crate::time::Time;
+    use crate::xdp::RxStamps;
 
     /// A path that carries 100 Kpps and answers in 5 us.
     fn device(plan: TrialPlan) -> Result<TrialOutcome, ()> {
@@ -260,8 +278,12 @@ mod tests {
             other_streams: 0,
             foreign: 0,
             away: Vec::new(),
+            stamped: None,
         };
-        Ok(TrialOutcome { plan, start: Time::ZERO, sent, received })
+        let losses =
+            Losses { elsewhere: sent.sent - received.stream.received, ..Losses::default() };
+        let (start, stamps) = (Time::ZERO, RxStamps::Off);
+        Ok(TrialOutcome { plan, start, sent, received, stamps, losses })
     }
 
     #[test]
@@ -278,13 +300,20 @@ mod tests {
             burst: 1,
             frame_bytes: 60,
         };
-        let (report, histograms) = sweep(&config, device, |_| {}).expect("never fails");
+        let (report, outcomes) = sweep(&config, device, |_| {}).expect("never fails");
         let ndr = report.goals[0].rate_milli_pps.expect("found");
         assert!((99_500_000..=100_000_000).contains(&ndr), "{ndr}");
         assert!(report.goals[1].rate_milli_pps.expect("found") >= ndr);
         assert_eq!(report.levels.iter().map(|l| l.percent).collect::<Vec<_>>(), LEVELS_PERCENT);
         assert_eq!(report.levels[1].latency_ns.p50, 5_000);
-        assert_eq!(histograms.len(), 3);
+        assert_eq!(
+            outcomes.iter().map(|(percent, _)| *percent).collect::<Vec<_>>(),
+            LEVELS_PERCENT
+        );
+        assert!(report.levels.iter().all(|level| level.timestamps == "software"));
+        for trial in &report.trials {
+            assert_eq!(trial.losses.total(), trial.sent - trial.received);
+        }
         assert!(!report.goals[0].is_highest_tried && !report.goals[0].sender_limited);
         let text = report.render_text(Style::PLAIN);
         assert!(text.contains("NDR") && text.contains("50% of NDR"), "{text}");

@@ -3,12 +3,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::ends::{Received, Receiver, Reflector, Sender, Sent};
+use super::losses::Losses;
 use super::rings::{Rings, Wait};
 use super::search::TrialResult;
 use crate::frame::FrameStore;
+use crate::measure::LatencyHistogram;
 use crate::measure::report::{FlowReport, SequenceCounts, bits_per_second};
 use crate::time::{Duration, Time};
 use crate::units::FrameRate;
+use crate::xdp::RxStamps;
 
 /// Without an arrival for this long after the last send, the missing frames count as lost.
 const QUIET: Duration = Duration::from_ms(200);
@@ -44,6 +47,10 @@ pub struct TrialOutcome {
     pub sent: Sent,
     /// The receiving side.
     pub received: Received,
+    /// By which clock received frames were stamped.
+    pub stamps: RxStamps,
+    /// Where the frames are that were sent and did not arrive.
+    pub losses: Losses,
 }
 
 impl TrialOutcome {
@@ -54,6 +61,25 @@ impl TrialOutcome {
             planned: self.sent.planned,
             sent: self.sent.sent,
             received: self.received.stream.received,
+        }
+    }
+
+    /// Whether the latency is that of stamps of arrival, since frames bore some.
+    pub fn is_stamped(&self) -> bool {
+        self.received.stamped.as_ref().is_some_and(|stamped| !stamped.delay.is_empty())
+    }
+
+    /// What the latency goes by, as reports name it.
+    pub fn timestamps(&self) -> &'static str {
+        if self.is_stamped() { self.stamps.name() } else { RxStamps::Off.name() }
+    }
+
+    /// Latency from the planned send time: to the stamp of arrival where frames bore any, or else to
+    /// when the receiver read the frame.
+    pub fn latency(&self) -> &LatencyHistogram {
+        match &self.received.stamped {
+            Some(stamped) if !stamped.delay.is_empty() => &stamped.delay,
+            _ => &self.received.stream.delay,
         }
     }
 
@@ -74,7 +100,7 @@ impl TrialOutcome {
                 .map_or(0, |finish| bits_per_second(stream.bytes, finish.saturating_sub(start))),
             verified: stream.content_errors == 0,
             stream: Some(SequenceCounts::of(self.sent.planned, self.sent.sent, stream)),
-            latency_ns: Some(stream.delay.percentiles()),
+            latency_ns: Some(self.latency().percentiles()),
             ..FlowReport::default()
         }
     }
@@ -146,7 +172,7 @@ pub fn run_receiver<S: FrameStore, P: Rings<S>>(
                 patience.ended = sent().map(|sent| (now, sent));
             }
             if patience.is_over(&receiver, now) {
-                return receiver.into_received();
+                return receiver.finish(wait, port);
             }
         }
         if worked {
@@ -187,7 +213,7 @@ pub fn run_round_trip<S: FrameStore, P: Rings<S>>(
             wait.idle(port, due.min(look));
         }
     }
-    (sender.into_sent(), receiver.into_received())
+    (sender.into_sent(), receiver.finish(wait, port))
 }
 
 /// Reflects until `stop`.
@@ -219,9 +245,11 @@ mod tests {
     use super::*;
     use crate::frame::{Frame, SlabStore};
     use crate::measure::latency::ends::Stall;
-    use crate::measure::latency::probe::{Carrier, Probe};
+    use crate::measure::latency::probe::{Carrier, Probe, read_probe};
     use crate::measure::latency::schedule::Schedule;
+    use crate::measure::latency::stamps::StampClock;
     use crate::wire::MacAddr;
+    use crate::xdp::ClockReading;
 
     /// Time that passes only when a loop waits: 1 us each.
     #[derive(Clone, Default)]
@@ -230,6 +258,9 @@ mod tests {
     impl Wait<Loop> for Steps {
         fn now(&self) -> Time {
             Time::from_ns(self.0.get())
+        }
+        fn at(&self, monotonic_ns: u64) -> Time {
+            Time::from_ns(monotonic_ns)
         }
         fn idle(&mut self, _: &Loop, _: Time) {
             self.0.set(self.0.get() + 1_000);
@@ -240,8 +271,10 @@ mod tests {
     }
 
     /// What is sent comes back at once, but for what `lose` takes; at most `room` frames wait.
+    /// Every tenth frame bears no stamp; the others one of a device's clock, 2 us after their time.
     struct Loop {
         ring: RefCell<VecDeque<Frame>>,
+        time: Steps,
         room: usize,
         lose: fn(u64) -> bool,
         twice: fn(u64) -> bool,
@@ -250,7 +283,8 @@ mod tests {
 
     impl Loop {
         fn new(lose: fn(u64) -> bool, twice: fn(u64) -> bool) -> Self {
-            Self { ring: RefCell::default(), room: 100_000, lose, twice, sent: 0 }
+            let time = Steps::default();
+            Self { ring: RefCell::default(), time, room: 100_000, lose, twice, sent: 0 }
         }
     }
 
@@ -283,26 +317,53 @@ mod tests {
         fn refused(&self) -> u64 {
             0
         }
+        fn stamp_ns(&self, store: &SlabStore, frame: &Frame) -> Option<u64> {
+            let header = read_probe(store.head(frame), Carrier::Ethernet).expect("a probe");
+            let arrival = header.planned.as_ns() + 2_000;
+            (!header.sequence.is_multiple_of(10)).then(|| device_ns(arrival))
+        }
+        fn read_device_clock(&mut self) -> Option<ClockReading> {
+            let now = self.time.0.get();
+            let device_ns = device_ns(now);
+            Some(ClockReading { before_ns: now, device_ns, after_ns: now })
+        }
+    }
+
+    /// A device's clock that is 7 s ahead and runs 50 ppm fast.
+    fn device_ns(ns: u64) -> u64 {
+        7_000_000_000 + ns + ns / 20_000
     }
 
     fn trial(port: &mut Loop, pps: u64, frames: u64, stall: Option<Stall>) -> TrialOutcome {
+        stamped_trial(port, pps, frames, stall, None)
+    }
+
+    fn stamped_trial(
+        port: &mut Loop,
+        pps: u64,
+        frames: u64,
+        stall: Option<Stall>,
+        stamps: Option<StampClock>,
+    ) -> TrialOutcome {
         let mut store = SlabStore::new(200_000);
         let mac = |n| MacAddr([2, 0, 0, 0, 0, n]);
         let probe = Probe::new(1, Carrier::Ethernet, mac(1), mac(2), 60).expect("fits");
+        let mut time = port.time.clone();
         let start = Time::from_ns(5_000);
         let rate = FrameRate::from_pps(pps);
         let schedule = Schedule::new(start, rate, 1, frames);
         let (sent, received) = run_round_trip(
             Sender::new(probe.clone(), schedule),
-            Receiver::new(probe, stall),
+            Receiver::new(probe, stall, stamps),
             &mut store,
             port,
-            &mut Steps::default(),
+            &mut time,
             &AtomicBool::new(false),
         );
         assert_eq!(store.outstanding(), 0, "every frame came back to its store");
         let plan = TrialPlan { rate, burst: 1, frames };
-        TrialOutcome { plan, start, sent, received }
+        let losses = Losses::default();
+        TrialOutcome { plan, start, sent, received, stamps: RxStamps::Hardware, losses }
     }
 
     #[test]
@@ -318,6 +379,28 @@ mod tests {
         assert!(late.abs_diff(pps * 25 / 1_000) <= 1, "{late} samples above 25 ms");
         let max = outcome.received.stream.delay.percentiles().max;
         assert!((49_900_000..50_100_000).contains(&max), "{max}");
+    }
+
+    #[test]
+    fn stamps_show_the_latency_that_a_stalled_reader_hides() {
+        let stall = Stall { at: Time::from_ns(300_000_000), length: Duration::from_ms(50) };
+        let mut port = Loop::new(|_| false, |n| n % 100 == 3);
+        let clock = Some(StampClock::Device);
+        let outcome = stamped_trial(&mut port, 10_000, 10_000, Some(stall), clock);
+        assert_eq!((outcome.is_stamped(), outcome.timestamps()), (true, "hardware"));
+        let stamped = outcome.received.stamped.as_ref().expect("asked for");
+        let counts = stamped.counts;
+        assert_eq!((counts.frames_with, counts.frames_without), (9_000, 1_000), "{counts:?}");
+        assert_eq!((counts.frames_clock_set, counts.before_planned), (0, 0));
+        assert!(counts.clock_drift_ppb.is_some_and(|ppb| ppb.abs_diff(50_000) <= 10), "{counts:?}");
+        let latency = outcome.latency().percentiles();
+        assert!(latency.min >= 1_995 && latency.max <= 2_005, "{latency:?}");
+        // What the reader did shows where it belongs.
+        assert!(stamped.to_reader.percentiles().max > 49_000_000);
+        assert!(outcome.received.stream.delay.percentiles().max > 49_000_000);
+        let flow = outcome.flow(1, "a", "b");
+        assert_eq!(flow.latency_ns.expect("samples").count, 9_000);
+        assert_eq!(flow.stream.expect("a stream").received, 10_000);
     }
 
     #[test]

@@ -128,6 +128,9 @@ impl Report {
                 show_ns(p.max)
             );
         }
+        for note in &self.notes {
+            let _ = writeln!(out, "{note}");
+        }
         self.render_verdict(&mut out, style);
         out
     }
@@ -307,6 +310,7 @@ mod tests {
             ..FlowReport::default()
         });
         report.check_conservation();
+        report.notes.push("the figures are those of a test".to_owned());
         let text = report.render_text(Style::PLAIN);
         assert!(
             text.contains("s1       2,000          0       0  1,998         0        1       0"),
@@ -315,6 +319,7 @@ mod tests {
         assert!(text.contains("s1     queue_limit       1"), "{text}");
         assert!(text.contains("3 h1 > h2  2,000     1,998     2"), "{text}");
         assert!(text.contains("1.234Gbps"), "{text}");
+        assert!(text.contains("\nthe figures are those of a test\n"), "{text}");
         assert!(text.contains("violated: switch s1: 2000 frames came"), "{text}");
         assert!(text.contains("frames_conserved: NO"), "{text}");
     }
