@@ -16,6 +16,7 @@ pub mod prevention;
 mod queue;
 mod ready;
 mod schedule;
+pub mod trim;
 mod vlan;
 pub mod watchdog;
 

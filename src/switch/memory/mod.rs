@@ -31,6 +31,8 @@
 
 mod cells;
 mod config;
+pub mod dcqcn;
+pub mod headroom;
 mod share;
 #[cfg(test)]
 mod tests;
