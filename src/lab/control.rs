@@ -2,14 +2,14 @@
 //! answers, and the connection ends. `down` is answered at once, and its connection ends with the
 //! process, so that who asked can wait for that.
 
+mod server;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
+
+pub use server::ControlServer;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,9 +17,7 @@ use serde_json::Value;
 use super::netns::{LabState, Liveness, RUN_DIR};
 use crate::cli::Failure;
 
-/// The longest request, in bytes.
-const REQUEST_BYTES_MAX: u64 = 64 * 1024;
-/// How long a client may take to say its request, and the instance to answer.
+/// How long a client may take to say its request and to read the answer, and the instance to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a running instance does when it is asked. Called on the socket's thread, so an
@@ -32,8 +30,9 @@ pub trait Controlled: Send + Sync {
     /// Changes one setting; gives what it is now.
     ///
     /// # Errors
-    /// When there is no such path or it does not take that value.
-    fn set(&self, path: &str, value: &str) -> Result<Value, String>;
+    /// [`Failure::Usage`] when there is no such path or it does not take that value;
+    /// [`Failure::Running`] when it cannot be changed now.
+    fn set(&self, path: &str, value: &str) -> Result<Value, Failure>;
     /// Ends the run; returns at once.
     fn down(&self);
 }
@@ -65,104 +64,13 @@ pub enum Answer {
     Ok(Value),
     /// It did not; this is why.
     Error(String),
+    /// It cannot: what was asked for makes no sense here, and this would.
+    Usage(String),
 }
 
 /// The path of the socket of the instance called `name`.
 pub fn socket_path(name: &str) -> PathBuf {
     Path::new(RUN_DIR).join(format!("{name}.sock"))
-}
-
-/// The listening side. Dropping it ends its thread and removes the socket.
-#[derive(Debug)]
-pub struct ControlServer {
-    path: PathBuf,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl ControlServer {
-    /// Listens for the instance called `name`. A socket that a killed run left is replaced; the
-    /// caller holds the name (see [`LabState`]), so nobody else listens on it.
-    ///
-    /// # Errors
-    /// When the socket cannot be made.
-    pub fn start(name: &str, controlled: Arc<dyn Controlled>) -> Result<Self, Failure> {
-        Self::start_at(socket_path(name), controlled)
-    }
-
-    fn start_at(path: PathBuf, controlled: Arc<dyn Controlled>) -> Result<Self, Failure> {
-        let cannot =
-            |error| Failure::Running(format!("cannot listen on {}: {error}", path.display()));
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(cannot)?;
-        }
-        if path.exists() {
-            std::fs::remove_file(&path).map_err(cannot)?;
-        }
-        let listener = UnixListener::bind(&path).map_err(cannot)?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(cannot)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::Builder::new()
-            .name("control".to_owned())
-            .spawn(move || serve(&listener, controlled.as_ref(), &stopped))
-            .map_err(cannot)?;
-        Ok(Self { path, stop, thread: Some(thread) })
-    }
-}
-
-impl Drop for ControlServer {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
-        // A connection wakes the thread from accept.
-        let woken = UnixStream::connect(&self.path).is_ok();
-        if let Some(thread) = self.thread.take().filter(|_| woken) {
-            let _ = thread.join();
-        }
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
-
-fn serve(listener: &UnixListener, controlled: &dyn Controlled, stop: &AtomicBool) {
-    for stream in listener.incoming() {
-        if stop.load(Ordering::SeqCst) {
-            break;
-        }
-        // A client that says nothing or goes away costs only its own answer.
-        let Ok(stream) = stream else { continue };
-        if let Ok((stream, true)) = answer(stream, controlled) {
-            // Whoever asked the run to end waits until this process has: the connection is left
-            // open, and the kernel closes it with the process.
-            std::mem::forget(stream);
-        }
-    }
-}
-
-/// Answers one request; true when it was `down`.
-fn answer(stream: UnixStream, controlled: &dyn Controlled) -> std::io::Result<(UnixStream, bool)> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut line = String::new();
-    BufReader::new((&stream).take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
-    let mut down = false;
-    let answer = match serde_json::from_str(&line) {
-        Ok(Request::Status) => Answer::Ok(controlled.status()),
-        Ok(Request::Show) => Answer::Ok(controlled.show()),
-        Ok(Request::Set { path, value }) => match controlled.set(&path, &value) {
-            Ok(now) => Answer::Ok(now),
-            Err(why) => Answer::Error(why),
-        },
-        Ok(Request::Down) => {
-            down = true;
-            controlled.down();
-            Answer::Ok(Value::Null)
-        }
-        Err(error) => Answer::Error(format!("not a request: {error}")),
-    };
-    let mut text = serde_json::to_string(&answer)?;
-    text.push('\n');
-    (&stream).write_all(text.as_bytes())?;
-    Ok((stream, down))
 }
 
 /// Asks the instance called `name`.
@@ -207,11 +115,15 @@ fn ask_at(path: &Path, request: &Request) -> Result<Value, Failure> {
     match answer {
         Answer::Ok(value) => Ok(value),
         Answer::Error(why) => Err(Failure::Running(why)),
+        Answer::Usage(why) => Err(Failure::Usage(why)),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
     use serde_json::json;
 
@@ -222,40 +134,110 @@ mod tests {
             json!({ "name": "echo" })
         }
         fn show(&self) -> Value {
-            json!({ "switches": {} })
+            // More than a socket takes at once.
+            json!({ "switches": "s".repeat(1 << 20) })
         }
-        fn set(&self, path: &str, value: &str) -> Result<Value, String> {
-            if path == "links.a.loss" { Ok(json!(value)) } else { Err(format!("no `{path}`")) }
+        fn set(&self, path: &str, value: &str) -> Result<Value, Failure> {
+            match path {
+                "links.a.loss" => Ok(json!(value)),
+                "busy" => Err(Failure::Running("not now".to_owned())),
+                _ => Err(Failure::Usage(format!("no `{path}`"))),
+            }
         }
         fn down(&self) {
             self.0.store(true, Ordering::SeqCst);
         }
     }
 
-    #[test]
-    fn asks_and_answers_and_survives_nonsense() {
+    struct Fixture {
+        _folder: tempfile::TempDir,
+        path: PathBuf,
+        server: ControlServer,
+    }
+
+    fn fixture() -> Fixture {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("x.sock");
-        let echo = Arc::new(Echo(AtomicBool::new(false)));
-        let controlled: Arc<dyn Controlled> = Arc::<Echo>::clone(&echo);
-        let server = ControlServer::start_at(path.clone(), controlled).expect("listens");
+        let server = ControlServer::start_at(path.clone(), Arc::new(Echo(AtomicBool::new(false))))
+            .expect("listens");
+        Fixture { _folder: folder, path, server }
+    }
+
+    /// Says `bytes`, and perhaps that nothing more comes; gives the answer.
+    fn say(path: &Path, bytes: &[u8], ends: bool) -> String {
+        let stream = UnixStream::connect(path).expect("connects");
+        (&stream).write_all(bytes).expect("writes");
+        if ends {
+            stream.shutdown(std::net::Shutdown::Write).expect("shuts");
+        }
+        let mut answer = String::new();
+        BufReader::new(&stream).read_line(&mut answer).expect("an answer");
+        answer
+    }
+
+    #[test]
+    fn asks_and_answers_and_survives_nonsense() {
+        let Fixture { path, server, _folder } = fixture();
         assert_eq!(ask_at(&path, &Request::Status), Ok(json!({ "name": "echo" })));
         let set = |path_: &str| Request::Set { path: path_.to_owned(), value: "1%".to_owned() };
         assert_eq!(ask_at(&path, &set("links.a.loss")), Ok(json!("1%")));
-        assert_eq!(
-            ask_at(&path, &set("links.b.loss")),
-            Err(Failure::Running("no `links.b.loss`".to_owned()))
-        );
-        for nonsense in ["", "\n", "{\"op\":\"dance\"}\n", "{\"op\":\"status\",\"x\":1}\n"] {
-            let stream = UnixStream::connect(&path).expect("connects");
-            (&stream).write_all(nonsense.as_bytes()).expect("writes");
-            stream.shutdown(std::net::Shutdown::Write).expect("shuts");
-            let mut answer = String::new();
-            BufReader::new(&stream).read_line(&mut answer).expect("an answer");
-            assert!(answer.contains("\"error\"") || answer.contains("\"ok\""), "{answer}");
+        let refused = Failure::Usage("no `links.b.loss`".to_owned());
+        assert_eq!(ask_at(&path, &set("links.b.loss")), Err(refused));
+        assert_eq!(ask_at(&path, &set("busy")), Err(Failure::Running("not now".to_owned())));
+        for (nonsense, wants) in [
+            ("", "not a request"),
+            ("\n", "not a request"),
+            ("{\"op\":\"dance\"}\n", "unknown variant"),
+            ("{\"op\":\"status\"", "not a request"),
+            ("{\"op\":\"set\",\"path\":\"a\"}", "missing field"),
+        ] {
+            let answer = say(&path, nonsense.as_bytes(), true);
+            assert!(answer.starts_with("{\"error\":") && answer.contains(wants), "{answer}");
         }
-        assert_eq!(ask_at(&path, &Request::Show), Ok(json!({ "switches": {} })));
+        let shown = ask_at(&path, &Request::Show).expect("a large answer");
+        assert_eq!(shown["switches"].as_str().map(str::len), Some(1 << 20));
         drop(server);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_is_too_long_or_no_text_is_answered() {
+        let Fixture { path, server, _folder } = fixture();
+        for ends in [false, true] {
+            let mut long = vec![b'x'; 3 << 20];
+            long.push(b'\n');
+            let answer = say(&path, &long, ends);
+            assert_eq!(answer, "{\"error\":\"a request has at most 65536 bytes\"}\n");
+            let answer = say(&path, b"{\"op\":\"st\xff\xfe\"}\n", ends);
+            assert_eq!(answer, "{\"error\":\"not UTF-8 from byte 9\"}\n");
+        }
+        // The longest that is read: white space before a request.
+        let mut padded = vec![b' '; 65_537 - 15];
+        padded.extend_from_slice(b"{\"op\":\"status\"}\n");
+        assert!(say(&path, &padded[1..], false).starts_with("{\"ok\":"));
+        assert!(say(&path, &padded, false).starts_with("{\"error\":"));
+        drop(server);
+    }
+
+    #[test]
+    fn those_who_say_nothing_keep_nobody_waiting() {
+        let Fixture { path, server, _folder } = fixture();
+        let silent: Vec<UnixStream> =
+            (0..200).map(|_| UnixStream::connect(&path).expect("connects")).collect();
+        for stream in &silent {
+            // One that has been turned out reads no more.
+            let _ = (&*stream).write_all(b"{\"op\"");
+        }
+        assert_eq!(ask_at(&path, &Request::Status), Ok(json!({ "name": "echo" })));
+        // Those who came first made room, and are told; those who came last may still ask.
+        let mut answer = String::new();
+        BufReader::new(&silent[0]).read_line(&mut answer).expect("an answer");
+        assert!(answer.contains("at most 64 are served at a time"), "{answer}");
+        let last = &silent[199];
+        (&*last).write_all(b":\"status\"}\n").expect("writes");
+        let mut answer = String::new();
+        BufReader::new(last).read_line(&mut answer).expect("an answer");
+        assert_eq!(answer, "{\"ok\":{\"name\":\"echo\"}}\n");
+        drop(server);
     }
 }

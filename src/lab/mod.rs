@@ -15,6 +15,7 @@ pub mod plan;
 pub mod run;
 pub mod run_control;
 pub mod series;
+pub mod settings;
 pub mod simulate;
 pub mod topology;
 

@@ -183,11 +183,11 @@ fn link_models(topology: &Topology) -> Vec<[LinkModel; 2]> {
                 let name = format!("{}>{}", from.name, to.name);
                 let impairment = &link.impairment;
                 let mut model = LinkModel::new(&name, impairment.delay, topology.seed);
-                model.change(LinkChange::Jitter(impairment.jitter));
-                model.change(LinkChange::LossPpb(impairment.loss.0.into()));
-                model.change(LinkChange::CorruptPpb(impairment.corrupt.0.into()));
-                model.change(LinkChange::ReorderPpb(impairment.reorder.0.into()));
-                model.change(LinkChange::ReorderBy(impairment.reorder_by));
+                model.begin_with(LinkChange::Jitter(impairment.jitter));
+                model.begin_with(LinkChange::LossPpb(impairment.loss.0.into()));
+                model.begin_with(LinkChange::CorruptPpb(impairment.corrupt.0.into()));
+                model.begin_with(LinkChange::ReorderPpb(impairment.reorder.0.into()));
+                model.begin_with(LinkChange::ReorderBy(impairment.reorder_by));
                 model
             })
         })

@@ -13,7 +13,7 @@ use std::time::Duration as WallDuration;
 
 use crossbeam::channel::{Receiver, RecvTimeoutError};
 
-pub use handle::{LabHandle, PortMode, WorkerThread};
+pub use handle::{LabHandle, PortMode, Survey, WorkerThread};
 
 use crate::cli::Failure;
 use crate::lab::captures::Captures;

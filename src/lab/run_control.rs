@@ -1,22 +1,22 @@
 //! What the control socket of a running lab answers.
 
+mod show;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use crate::cli::Failure;
 use crate::lab::control::Controlled;
 use crate::lab::device::Device;
-use crate::lab::outcome::{host_report, source_report};
 use crate::lab::run::LabHandle;
-use crate::lab::topology::{Clock, Ppb, Topology};
-use crate::measure::report::SwitchReport;
+use crate::lab::settings::Setting;
+use crate::lab::topology::{Attachment, Clock, FaultAction, NodeId, Topology};
+use crate::node::PortId;
 use crate::sim::LinkChange;
+use crate::switch::SwitchSetting;
 use crate::time::{Duration, Time};
-
-/// What can be set on a running lab, for the error that names it.
-const SETTABLE: &str = "links.NAME.down = true|false, links.NAME.loss = 1%, links.NAME.corrupt = \
-                        1%, links.NAME.delay = 5us, links.NAME.jitter = 1us (by the free clock)";
 
 /// A running lab, as its control socket shows it.
 #[derive(Debug)]
@@ -36,17 +36,69 @@ impl RunControl {
         Self { topology, handle, stop }
     }
 
-    const fn clock(&self) -> &'static str {
-        match self.topology.run.clock {
-            Clock::Gated => "gated",
-            Clock::Free => "free",
-        }
-    }
-
     /// Node time, as the first worker that answers has it.
     fn now(&self) -> Option<Time> {
         self.handle.nodes().find_map(|node| self.handle.ask(node, |now, _| now))
     }
+
+    /// Changes a link in both directions.
+    fn change_link(&self, link: usize, change: LinkChange) -> Result<Time, Failure> {
+        let name = &self.topology.links[link].name;
+        if let (Clock::Gated, LinkChange::Delay(delay)) = (self.topology.run.clock, change) {
+            let least = self.delay_min(link);
+            if delay < least {
+                return Err(Failure::Usage(format!(
+                    "{name}: by the gated clock the workers run ahead of each other by the delay \
+                     that the file gives, so it can be {least} or more, not {delay}"
+                )));
+            }
+        }
+        let ends = self.topology.links[link].ends.each_ref().map(|end| (end.node, end.port));
+        self.handle.change_link(&ends, change).ok_or_else(ended)
+    }
+
+    /// The shortest delay that the file gives a link at any time.
+    fn delay_min(&self, link: usize) -> Duration {
+        let planned = self.topology.faults.iter().filter(|fault| fault.link == link);
+        let planned = planned.filter_map(|fault| match fault.action {
+            FaultAction::Delay(delay) => Some(delay),
+            _ => None,
+        });
+        let first = self.topology.links[link].impairment.delay;
+        planned.fold(first, Duration::min)
+    }
+
+    /// Takes what hangs on a port down or up.
+    fn change_port(&self, switch: usize, port: PortId, up: bool) -> Result<Time, Failure> {
+        let change = if up { LinkChange::Up } else { LinkChange::Down };
+        let node = &self.topology.switches[switch];
+        match node.attachments[port.index()] {
+            Attachment::Link(link, _) => self.change_link(link, change),
+            Attachment::External(_) => {
+                let ends = [(NodeId::Switch(switch), port)];
+                self.handle.change_link(&ends, change).ok_or_else(ended)
+            }
+            Attachment::None => Err(Failure::Usage(format!(
+                "nothing hangs on port {}:{}",
+                node.config.name,
+                node.config.ports[port.index()].name
+            ))),
+        }
+    }
+
+    fn change_switch(&self, switch: usize, setting: SwitchSetting) -> Result<Time, Failure> {
+        let set = self.handle.ask(NodeId::Switch(switch), move |now, device| match device {
+            Device::Switch(switch) => Some(switch.set(now, setting).map(|()| now)),
+            Device::Host(_) | Device::Source(_) => None,
+        });
+        let set = set.flatten().ok_or_else(ended)?;
+        set.map_err(|error| Failure::Usage(error.to_string()))
+    }
+}
+
+/// The worker that had to do it does not answer any more.
+fn ended() -> Failure {
+    Failure::Running("the run has ended".to_owned())
 }
 
 impl Controlled for RunControl {
@@ -54,7 +106,7 @@ impl Controlled for RunControl {
         json!({
             "name": self.topology.name,
             "driver": "xdp",
-            "clock": self.clock(),
+            "clock": show::clock(&self.topology),
             "node_time_ns": self.now().map(Time::as_ns),
             "switches": self.topology.switches.len(),
             "hosts": self.topology.hosts.len(),
@@ -65,62 +117,16 @@ impl Controlled for RunControl {
     }
 
     fn show(&self) -> Value {
-        let (mut switches, mut hosts) = (Map::new(), Map::new());
-        let mut reached = Time::ZERO;
-        for node in self.handle.nodes() {
-            let name = self.topology.node_name(node).to_owned();
-            let shown = self.handle.ask(node, |now, device| match device {
-                Device::Switch(switch) => {
-                    (now, true, serde_json::to_value(SwitchReport::from(&**switch)))
-                }
-                Device::Host(host) => (now, false, serde_json::to_value(host_report(host))),
-                Device::Source(source) => (now, false, serde_json::to_value(source_report(source))),
-            });
-            // A worker that has just ended answers no more; what it had is in the report.
-            let Some((now, is_switch, Ok(value))) = shown else { continue };
-            reached = reached.max(now);
-            let to = if is_switch { &mut switches } else { &mut hosts };
-            to.insert(name, value);
-        }
-        json!({
-            "name": self.topology.name,
-            "driver": "xdp",
-            "clock": self.clock(),
-            "duration_ns": reached.as_ns(),
-            "switches": switches,
-            "hosts": hosts,
-        })
+        show::show(&self.topology, &self.handle)
     }
 
-    fn set(&self, path: &str, value: &str) -> Result<Value, String> {
-        let unknown = || format!("`{path}` cannot be set; what can: {SETTABLE}");
-        let (link, what) = path
-            .strip_prefix("links.")
-            .and_then(|rest| rest.rsplit_once('.'))
-            .ok_or_else(unknown)?;
-        let number =
-            self.topology.link(link).ok_or_else(|| format!("there is no link `{link}`"))?;
-        let share = |text: &str| text.parse::<Ppb>().map_err(|error| error.to_string());
-        let span = |text: &str| text.parse::<Duration>().map_err(|error| error.to_string());
-        let change = match (what, value) {
-            ("down", "true") | ("up", "false") => LinkChange::Down,
-            ("down", "false") | ("up", "true") => LinkChange::Up,
-            ("down" | "up", _) => return Err(format!("`{value}` is neither true nor false")),
-            ("loss", text) => LinkChange::LossPpb(share(text)?.0.into()),
-            ("corrupt", text) => LinkChange::CorruptPpb(share(text)?.0.into()),
-            ("delay", text) => LinkChange::Delay(span(text)?),
-            ("jitter", text) => LinkChange::Jitter(span(text)?),
-            _ => return Err(unknown()),
+    fn set(&self, path: &str, value: &str) -> Result<Value, Failure> {
+        let at = match Setting::read(&self.topology, path, value)? {
+            Setting::Link { link, change } => self.change_link(link, change)?,
+            Setting::Port { switch, port, up } => self.change_port(switch, port, up)?,
+            Setting::Switch { switch, setting } => self.change_switch(switch, setting)?,
         };
-        if self.topology.run.clock == Clock::Gated {
-            return Err(
-                "this lab is gated: when its links change is in its file ([[fault]])".into()
-            );
-        }
-        if !self.handle.change_link(&self.topology, number, change) {
-            return Err(format!("neither end of {link} is run by this lab"));
-        }
-        Ok(Value::String(value.to_owned()))
+        Ok(json!({ "path": path, "value": value, "node_time_ns": at.as_ns() }))
     }
 
     fn down(&self) {

@@ -91,16 +91,44 @@ impl LinkCounters {
     }
 }
 
+/// What a link does to frames at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkState {
+    /// The cable is whole.
+    pub up: bool,
+    /// From the last bit sent to the last bit received.
+    pub delay: Duration,
+    /// Added to the delay, uniform from zero to this.
+    pub jitter: Duration,
+    /// Probability that a frame is lost, in parts per billion.
+    pub loss_ppb: u64,
+    /// Probability that a frame arrives with a wrong FCS, in parts per billion.
+    pub corrupt_ppb: u64,
+    /// Probability that a frame is held back, in parts per billion.
+    pub reorder_ppb: u64,
+    /// How much longer such a frame takes.
+    pub reorder_by: Duration,
+}
+
+impl LinkState {
+    const fn change(&mut self, change: LinkChange) {
+        match change {
+            LinkChange::Down => self.up = false,
+            LinkChange::Up => self.up = true,
+            LinkChange::LossPpb(ppb) => self.loss_ppb = ppb,
+            LinkChange::CorruptPpb(ppb) => self.corrupt_ppb = ppb,
+            LinkChange::Delay(delay) => self.delay = delay,
+            LinkChange::Jitter(jitter) => self.jitter = jitter,
+            LinkChange::ReorderPpb(ppb) => self.reorder_ppb = ppb,
+            LinkChange::ReorderBy(by) => self.reorder_by = by,
+        }
+    }
+}
+
 /// One direction of a link.
 #[derive(Clone, Debug)]
 pub struct LinkModel {
-    delay: Duration,
-    jitter: Duration,
-    loss_ppb: u64,
-    corrupt_ppb: u64,
-    reorder_ppb: u64,
-    reorder_by: Duration,
-    up: bool,
+    state: LinkState,
     /// No frame arrives before the one sent before it, unless that one is held back.
     last_arrival: Time,
     /// Planned changes in order of time; those before `applied` are in force.
@@ -115,13 +143,15 @@ impl LinkModel {
     /// differs between the two directions.
     pub fn new(name: &str, delay: Duration, seed: u64) -> Self {
         Self {
-            delay,
-            jitter: Duration::ZERO,
-            loss_ppb: 0,
-            corrupt_ppb: 0,
-            reorder_ppb: 0,
-            reorder_by: Duration::ZERO,
-            up: true,
+            state: LinkState {
+                up: true,
+                delay,
+                jitter: Duration::ZERO,
+                loss_ppb: 0,
+                corrupt_ppb: 0,
+                reorder_ppb: 0,
+                reorder_by: Duration::ZERO,
+            },
             last_arrival: Time::ZERO,
             changes: Vec::new(),
             applied: 0,
@@ -137,17 +167,32 @@ impl LinkModel {
         self.changes.insert(place, (at, change));
     }
 
-    /// Makes a change now (a running lab's operator does): frames already on the link keep their fate.
-    pub fn change(&mut self, change: LinkChange) {
-        match change {
-            LinkChange::Down => self.up = false,
-            LinkChange::Up => self.up = true,
-            LinkChange::LossPpb(ppb) => self.loss_ppb = ppb,
-            LinkChange::CorruptPpb(ppb) => self.corrupt_ppb = ppb,
-            LinkChange::Delay(delay) => self.delay = delay,
-            LinkChange::Jitter(jitter) => self.jitter = jitter,
-            LinkChange::ReorderPpb(ppb) => self.reorder_ppb = ppb,
-            LinkChange::ReorderBy(by) => self.reorder_by = by,
+    /// Sets what the link does from the start.
+    pub const fn begin_with(&mut self, change: LinkChange) {
+        self.state.change(change);
+    }
+
+    /// Makes a change at `now` (a running lab's operator does), over what was planned for before:
+    /// frames already on the link keep their fate.
+    pub fn change(&mut self, now: Time, change: LinkChange) {
+        self.apply_planned(now);
+        self.state.change(change);
+    }
+
+    /// What the link does to a frame at `now`.
+    pub fn state(&self, now: Time) -> LinkState {
+        let mut state = self.state;
+        for (_, change) in self.changes[self.applied..].iter().take_while(|(at, _)| *at <= now) {
+            state.change(*change);
+        }
+        state
+    }
+
+    #[inline]
+    fn apply_planned(&mut self, now: Time) {
+        while let Some((_, change)) = self.changes.get(self.applied).filter(|(at, _)| *at <= now) {
+            self.state.change(*change);
+            self.applied += 1;
         }
     }
 
@@ -157,7 +202,7 @@ impl LinkModel {
             LinkChange::Delay(delay) => Some(*delay),
             _ => None,
         });
-        planned.chain([self.delay]).min().unwrap_or(self.delay)
+        planned.chain([self.state.delay]).min().unwrap_or(self.state.delay)
     }
 
     /// The fate of a frame whose last bit departs at `departs`. Called once per frame, in the order
@@ -165,21 +210,16 @@ impl LinkModel {
     #[inline]
     pub fn send(&mut self, departs: Time) -> Fate {
         self.counters.sent += 1;
-        while let Some((_, change)) =
-            self.changes.get(self.applied).filter(|(at, _)| *at <= departs)
-        {
-            let change = *change;
-            self.applied += 1;
-            self.change(change);
-        }
-        let mut arrives = departs + self.delay;
-        if !self.jitter.is_zero() {
-            arrives += Duration::from_ps(self.rng.below(self.jitter.as_ps() + 1));
+        self.apply_planned(departs);
+        let state = &self.state;
+        let mut arrives = departs + state.delay;
+        if !state.jitter.is_zero() {
+            arrives += Duration::from_ps(self.rng.below(state.jitter.as_ps() + 1));
         }
         let mut arrives = arrives.max(self.last_arrival);
-        if self.reorder_ppb > 0 && self.rng.chance_ppb(self.reorder_ppb) {
+        if state.reorder_ppb > 0 && self.rng.chance_ppb(state.reorder_ppb) {
             self.counters.held_back += 1;
-            arrives += self.reorder_by;
+            arrives += state.reorder_by;
         } else {
             self.last_arrival = arrives;
         }
@@ -187,15 +227,15 @@ impl LinkModel {
             .iter()
             .take_while(|(at, _)| *at <= arrives)
             .any(|(_, change)| *change == LinkChange::Down);
-        if !self.up || cut_in_flight {
+        if !state.up || cut_in_flight {
             self.counters.lost_down += 1;
             return Fate::Lost(LossCause::Down);
         }
-        if self.loss_ppb > 0 && self.rng.chance_ppb(self.loss_ppb) {
+        if state.loss_ppb > 0 && self.rng.chance_ppb(state.loss_ppb) {
             self.counters.lost += 1;
             return Fate::Lost(LossCause::Random);
         }
-        if self.corrupt_ppb > 0 && self.rng.chance_ppb(self.corrupt_ppb) {
+        if state.corrupt_ppb > 0 && self.rng.chance_ppb(state.corrupt_ppb) {
             self.counters.corrupted += 1;
             return Fate::Lost(LossCause::Corrupt);
         }
@@ -234,6 +274,26 @@ mod tests {
         link.delivered();
         let counters = link.counters();
         assert_eq!((counters.sent, counters.lost_down, counters.in_flight()), (4, 2, 1));
+    }
+
+    #[test]
+    fn an_operator_changes_what_the_plan_made_of_the_link() {
+        let mut link = LinkModel::new("a>b", Duration::from_ns(1_000), 1);
+        link.plan(Time::from_ns(2_000), LinkChange::LossPpb(1_000_000_000));
+        link.plan(Time::from_ns(4_000), LinkChange::Down);
+        let at = Time::from_ns;
+        assert_eq!(
+            (link.state(at(1_999)).loss_ppb, link.state(at(2_000)).loss_ppb),
+            (0, 1_000_000_000)
+        );
+        // No frame has passed since the plan's change, and yet it is not the later one.
+        link.change(at(3_000), LinkChange::LossPpb(0));
+        assert_eq!(link.send(at(3_001)), Fate::Lost(LossCause::Down), "cut on its way");
+        assert_eq!(link.state(at(3_001)).loss_ppb, 0);
+        assert!(link.state(at(3_999)).up && !link.state(at(4_000)).up);
+        link.change(at(5_000), LinkChange::Up);
+        link.change(at(5_000), LinkChange::Delay(Duration::from_ns(7)));
+        assert_eq!(link.send(at(5_000)), Fate::Arrives(at(5_007)));
     }
 
     #[test]

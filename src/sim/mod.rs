@@ -7,6 +7,6 @@ pub mod network;
 pub mod station;
 
 pub use agenda::Agenda;
-pub use link::{Fate, LinkChange, LinkCounters, LinkModel, LossCause};
+pub use link::{Fate, LinkChange, LinkCounters, LinkModel, LinkState, LossCause};
 pub use network::{Network, PortRef, QUIET_SLICE, quiet_end};
 pub use station::{Direction, Station, Tap};

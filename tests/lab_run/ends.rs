@@ -109,17 +109,3 @@ fn signals_and_lab_down_end_a_run_with_130_its_report_and_nothing_left() {
         }
     }
 }
-
-#[test]
-fn a_lab_can_be_asked_and_a_gated_one_refuses_to_be_changed() {
-    if !namespaces::available() {
-        return;
-    }
-    let lab = Lab::new(ENDLESS);
-    let running = lab.start("run", &[]);
-    let output = tailwater(&["set", &lab.name, "links.h1:eth0-s1:1.down=true"]).output();
-    let output = output.expect("it runs");
-    assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("[[fault]]"), "{}", stderr(&output));
-    running.interrupt();
-}

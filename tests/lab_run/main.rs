@@ -11,4 +11,5 @@ mod faults;
 mod gated;
 mod kernel_hosts;
 mod lab;
+mod operator;
 mod refusals;

@@ -8,10 +8,10 @@ use crossbeam::channel::Receiver;
 
 use crate::frame::{Frame, FrameStore};
 use crate::lab::engine::port_io::{PortIo, SendFull};
-use crate::lab::engine::visit::Visit;
+use crate::lab::engine::visit::{LinkVisit, PortBooks, Visit, WorkerBooks};
 use crate::measure::LatencyHistogram;
 use crate::node::{Node, PortId, Transmission};
-use crate::sim::{Fate, LinkChange, LinkModel, Station};
+use crate::sim::{Fate, LinkChange, LinkCounters, LinkModel, Station};
 use crate::time::{Duration, Time};
 
 /// The clock of free time and how a worker waits.
@@ -67,11 +67,39 @@ impl<P> FreePort<P> {
     }
 
     /// Changes the directions whose models are here.
-    fn change_link(&mut self, change: LinkChange) {
-        self.towards.change(change);
+    fn change_link(&mut self, now: Time, change: LinkChange) {
+        self.towards.change(now, change);
         if let Some(away) = &mut self.away {
-            away.change(change);
+            away.change(now, change);
         }
+    }
+
+    /// This end's part of the link's books while it runs. What the kernel does not say it has lost
+    /// counts as on its way: only at the end can nothing be.
+    fn books<S: FrameStore>(&self, now: Time) -> PortBooks
+    where
+        P: PortIo<S>,
+    {
+        let towards = self.towards.counters();
+        let refused = self.io.refused() + self.tx_ring_full;
+        let mut counters = LinkCounters {
+            sent: self.sent + self.tx_ring_full,
+            kernel_dropped: refused + self.io.kernel_lost(),
+            ..towards
+        };
+        if let Some(away) = self.away.as_ref().map(LinkModel::counters) {
+            // Nobody of ours sees what the far end sent or got: what came out of the ring was sent,
+            // and what went into it has arrived.
+            let lost = away.lost + away.lost_down + away.corrupted;
+            let gone = lost + refused + self.delayed.len() as u64;
+            counters.sent = away.sent + towards.sent;
+            counters.delivered += away.sent.saturating_sub(gone);
+            counters.lost += away.lost;
+            counters.lost_down += away.lost_down;
+            counters.corrupted += away.corrupted;
+            counters.held_back += away.held_back;
+        }
+        PortBooks { counters, link: self.towards.state(now) }
     }
 
     /// The direction away from the port, when the far end is not ours.
@@ -252,16 +280,17 @@ where
     fn do_chores(&mut self, now: Time, visits: &Receiver<Visit<N>>) {
         for visit in visits.try_iter() {
             match visit {
+                Visit::Pass => {}
                 Visit::Nodes(work) => {
                     work(now, self.stations.iter_mut().map(|s| s.station.node_mut()).collect());
                 }
-                Visit::Link { station, port, change } => {
-                    let FreeStation { station, ports, .. } = &mut self.stations[station];
-                    ports[port.index()].change_link(change);
-                    // The node is told, as it is of a planned change.
-                    if let LinkChange::Down | LinkChange::Up = change {
-                        let up = change == LinkChange::Up;
-                        station.node_mut().on_link(now, &mut self.store, port, up);
+                Visit::Survey(work) => {
+                    let books = self.books(now);
+                    work(books, self.stations.iter_mut().map(|s| s.station.node_mut()).collect());
+                }
+                Visit::Links(links) => {
+                    for link in links {
+                        self.change_link(now, link);
                     }
                 }
             }
@@ -269,9 +298,32 @@ where
         for FreeStation { station, ports, .. } in &mut self.stations {
             for (number, port) in (0..).zip(ports) {
                 if let Some(up) = port.io.poll_link(&mut self.store) {
+                    // A link that an operator has taken down stays so, whatever its interface does.
+                    let up = up && port.towards.state(now).up;
                     station.node_mut().on_link(now, &mut self.store, PortId(number), up);
                 }
             }
+        }
+    }
+
+    fn change_link(&mut self, now: Time, LinkVisit { station, port, change }: LinkVisit) {
+        let FreeStation { station, ports, .. } = &mut self.stations[station];
+        ports[port.index()].change_link(now, change);
+        // The node is told, as it is of a planned change.
+        if let LinkChange::Down | LinkChange::Up = change {
+            let up = change == LinkChange::Up;
+            station.node_mut().on_link(now, &mut self.store, port, up);
+        }
+    }
+
+    fn books(&self, now: Time) -> WorkerBooks {
+        let of_station = |station: &FreeStation<N, P>| {
+            station.ports.iter().map(|port| port.books::<S>(now)).collect()
+        };
+        WorkerBooks {
+            now,
+            lateness: self.lateness.clone(),
+            ports: self.stations.iter().map(of_station).collect(),
         }
     }
 

@@ -29,10 +29,12 @@ pub struct Opening {
     pub at: Time,
     /// When a station anywhere was last not quiet, once every worker is.
     pub quiet_since: Option<Time>,
+    /// Sets of visits that are let in before this window, since the start.
+    pub visits: u64,
 }
 
 impl Opening {
-    const STOP: Self = Self { at: Time::NEVER, quiet_since: None };
+    const STOP: Self = Self { at: Time::NEVER, quiet_since: None, visits: 0 };
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +53,9 @@ pub struct Gate {
     /// What the last worker to come has decided: one window's opening, for all to read.
     opens_at: AtomicU64,
     quiet_since: AtomicU64,
+    visits: AtomicU64,
+    /// Sets of visits that lie ready for every worker.
+    posted: AtomicU64,
     stop: AtomicBool,
     failure: OnceLock<String>,
 }
@@ -64,6 +69,8 @@ impl Gate {
             generation: CachePadded::new(AtomicU64::new(0)),
             opens_at: AtomicU64::new(0),
             quiet_since: AtomicU64::new(0),
+            visits: AtomicU64::new(0),
+            posted: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             failure: OnceLock::new(),
         }
@@ -100,6 +107,7 @@ impl Gate {
         Opening {
             at: Time::from_ps(self.opens_at.load(Ordering::Relaxed)),
             quiet_since: (quiet_since != u64::MAX).then(|| Time::from_ps(quiet_since)),
+            visits: self.visits.load(Ordering::Relaxed),
         }
     }
 
@@ -110,6 +118,14 @@ impl Gate {
         let quiet = self.slots.iter().all(|slot| slot.quiet.load(Ordering::Relaxed));
         let last = self.slots.iter().map(|slot| slot.last_busy.load(Ordering::Relaxed)).max();
         self.quiet_since.store(last.filter(|_| quiet).unwrap_or(u64::MAX), Ordering::Relaxed);
+        // What was posted before has been sent to every worker.
+        self.visits.store(self.posted.load(Ordering::Acquire), Ordering::Relaxed);
+    }
+
+    /// Says that a set of visits has been sent, one to each worker: all let theirs in before the same
+    /// window, the next one that is decided on.
+    pub fn post_visits(&self) {
+        self.posted.fetch_add(1, Ordering::Release);
     }
 
     /// Asks all workers to end at the next window, together.

@@ -7,9 +7,10 @@ use crate::frame::{Frame, FrameStore};
 use crate::lab::engine::gate::{Gate, PanicGuard, Proposal};
 use crate::lab::engine::notes::{NoteReceiver, NoteSender, Pairing};
 use crate::lab::engine::port_io::{PortIo, SendFull};
-use crate::lab::engine::visit::Visit;
+use crate::lab::engine::visit::{LinkVisit, PortBooks, Visit, WorkerBooks};
+use crate::measure::LatencyHistogram;
 use crate::node::{Node, PortId, Transmission};
-use crate::sim::{Agenda, Fate, LinkModel, Station, quiet_end};
+use crate::sim::{Agenda, Fate, LinkChange, LinkCounters, LinkModel, Station, quiet_end};
 use crate::time::{Duration, Time};
 
 /// How long a noted frame may take through the kernel before it counts as lost.
@@ -81,19 +82,14 @@ impl<P> GatedPort<P> {
         &self.io
     }
 
-    /// The direction away from the port: sent and lost frames are in its books.
-    pub const fn model(&self) -> &LinkModel {
-        &self.end.model
-    }
-
-    /// Frames handed to the node: the books of the direction towards it.
-    pub const fn delivered(&self) -> u64 {
-        self.delivered
-    }
-
-    /// Noted frames that never came.
-    pub const fn kernel_dropped(&self) -> u64 {
-        self.kernel_dropped
+    /// This end's part of the link's books: what it sent, and what reached it.
+    pub const fn books(&self) -> LinkCounters {
+        let away = self.end.model.counters();
+        LinkCounters {
+            delivered: self.delivered,
+            kernel_dropped: self.kernel_dropped + away.kernel_dropped,
+            ..away
+        }
     }
 
     /// Frames that no node of the lab sent.
@@ -150,6 +146,8 @@ pub struct GatedWorker<N, S, P> {
     lookahead: Duration,
     received: Vec<Frame>,
     windows: u64,
+    /// Sets of visits that were let in.
+    visited: u64,
     /// The start of the last window.
     reached: Time,
     /// When a station here was last not quiet.
@@ -176,6 +174,7 @@ where
             lookahead,
             received: Vec::with_capacity(1_024),
             windows: 0,
+            visited: 0,
             reached: Time::ZERO,
             last_busy: Time::ZERO,
             first_arrival: Time::NEVER,
@@ -223,8 +222,12 @@ where
                     end
                 };
             }
-            if self.windows.is_multiple_of(256) {
-                self.let_in(opening.at, visits);
+            while self.visited < opening.visits {
+                self.visited += 1;
+                // One that is not there was taken back with its sender.
+                if let Ok(visit) = visits.try_recv() {
+                    self.let_in(opening.at, visit);
+                }
             }
             self.windows += 1;
             self.reached = opening.at;
@@ -236,13 +239,43 @@ where
         }
     }
 
-    fn let_in(&mut self, now: Time, visits: &Receiver<Visit<N>>) {
-        for visit in visits.try_iter() {
-            // Links change as the file plans: a visit's moment depends on the machine.
-            if let Visit::Nodes(work) = visit {
+    fn let_in(&mut self, now: Time, visit: Visit<N>) {
+        match visit {
+            Visit::Pass => {}
+            Visit::Nodes(work) => {
                 work(now, self.stations.iter_mut().map(Station::node_mut).collect());
             }
+            Visit::Survey(work) => {
+                let books = self.books(now);
+                work(books, self.stations.iter_mut().map(Station::node_mut).collect());
+            }
+            Visit::Links(links) => {
+                for link in links {
+                    self.change_link(now, link);
+                }
+            }
         }
+        for (index, station) in self.stations.iter().enumerate() {
+            self.agenda.set(index, station.next_event());
+        }
+    }
+
+    fn change_link(&mut self, now: Time, LinkVisit { station, port, change }: LinkVisit) {
+        self.ports[station][port.index()].end.model.change(now, change);
+        // The node is told, as it is of a planned change.
+        if let LinkChange::Down | LinkChange::Up = change {
+            let up = change == LinkChange::Up;
+            self.stations[station].node_mut().on_link(now, &mut self.store, port, up);
+        }
+    }
+
+    fn books(&self, now: Time) -> WorkerBooks {
+        let of_port = |port: &GatedPort<P>| PortBooks {
+            counters: port.books(),
+            link: port.end.model.state(now),
+        };
+        let ports = self.ports.iter().map(|ports| ports.iter().map(of_port).collect());
+        WorkerBooks { now, lateness: LatencyHistogram::new(), ports: ports.collect() }
     }
 
     /// Windows of node time that have passed.

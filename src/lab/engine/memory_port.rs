@@ -86,4 +86,8 @@ impl<S: FrameStore> PortIo<S> for MemoryPort {
     fn refused(&self) -> u64 {
         0
     }
+
+    fn kernel_lost(&self) -> u64 {
+        0
+    }
 }

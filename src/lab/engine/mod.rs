@@ -21,5 +21,5 @@ pub use notes::{NoteReceiver, NoteSender, note_pair};
 pub use pace::XdpPace;
 pub use place::{Placement, place};
 pub use port_io::{PortIo, SendFull};
-pub use visit::{NodeWork, Visit};
+pub use visit::{LinkVisit, NodeWork, PortBooks, SurveyWork, Visit, WorkerBooks};
 pub use xdp_port::{LabPort, OpenRequest, XdpPort};

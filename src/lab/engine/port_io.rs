@@ -42,4 +42,7 @@ pub trait PortIo<S: FrameStore> {
 
     /// Frames that [`send`](Self::send) took and released because no wire could carry them.
     fn refused(&self) -> u64;
+
+    /// Frames that the kernel says it has lost between this port's wire and its rings.
+    fn kernel_lost(&self) -> u64;
 }

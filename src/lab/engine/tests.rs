@@ -2,17 +2,24 @@
 
 use std::path::Path;
 
+use crossbeam::channel::{Sender, bounded, unbounded};
+
+use crate::frame::SlabStore;
 use crate::lab::captures::Captures;
 use crate::lab::device::Device;
 use crate::lab::engine::memory_port::{MemoryPort, memory_wire};
-use crate::lab::engine::{Gate, GatedPort, GatedWorker, LinkEnd, note_pair, place};
+use crate::lab::engine::{
+    Gate, GatedPort, GatedWorker, LinkEnd, Visit, WorkerBooks, note_pair, place,
+};
 use crate::lab::outcome::{Finished, Outcome};
 use crate::lab::plan::Plan;
 use crate::lab::simulate::simulate;
 use crate::lab::topology::{Attachment, Topology};
 use crate::measure::LatencyHistogram;
-use crate::measure::report::{Clock, Driver};
+use crate::measure::report::{Clock, Driver, Report};
+use crate::node::{Node, PortId};
 use crate::sim::LinkCounters;
+use crate::switch::SwitchSetting;
 use crate::time::Time;
 
 mod random;
@@ -72,6 +79,9 @@ link = "l1:9"
 up = true
 "#;
 
+/// Who visits a worker.
+type Visitor = Sender<Visit<Device>>;
+
 /// Runs the plan in gated time over memory wires with `workers` threads; each of the wires loses
 /// every `lose_every`-th frame, when that is above 0. Ports are captured into `directory`.
 fn gated(
@@ -79,6 +89,18 @@ fn gated(
     workers: usize,
     lose_every: u64,
     directory: Option<&Path>,
+) -> (Outcome, Option<String>) {
+    gated_visited(topology, workers, lose_every, directory, &|_, _| {}, |_, _| {})
+}
+
+/// The same; `before` and `during` the run visits are sent to the workers and posted at the gate.
+fn gated_visited(
+    topology: &Topology,
+    workers: usize,
+    lose_every: u64,
+    directory: Option<&Path>,
+    before: &dyn Fn(&Gate, &[Visitor]),
+    during: impl FnOnce(&Gate, &[Visitor]) + Send,
 ) -> (Outcome, Option<String>) {
     let plan = Plan::of(topology).expect("a plan");
     let mut captures = captures(&plan, directory);
@@ -101,9 +123,12 @@ fn gated(
         .collect();
     let mut nodes: Vec<_> = plan.nodes.into_iter().map(Some).collect();
     let gate = Gate::new(placements.len());
-    let (_visitor, visits) = crossbeam::channel::unbounded();
+    let (visitors, mut visits): (Vec<_>, Vec<_>) =
+        placements.iter().map(|_| unbounded()).map(|(to, from)| (to, Some(from))).unzip();
+    before(&gate, &visitors);
     let served: Vec<_> = std::thread::scope(|scope| {
         let mut threads = Vec::new();
+        scope.spawn(|| during(&gate, &visitors));
         for (index, placement) in placements.iter().enumerate() {
             let store = crate::frame::SlabStore::new(1 << 20);
             let mut worker: GatedWorker<Device, _, MemoryPort> =
@@ -129,7 +154,7 @@ fn gated(
                 }
                 worker.add(station, ports);
             }
-            let (gate, visits) = (&gate, visits.clone());
+            let (gate, visits) = (&gate, visits[index].take().expect("one a worker"));
             threads.push(scope.spawn(move || {
                 let reached = worker.run(gate, end, &visits, |_, _, _| {});
                 let (mut store, stations) = worker.into_parts();
@@ -139,14 +164,7 @@ fn gated(
                     station.drain(&mut store);
                     for (planned, port) in ports.iter().zip(&gated) {
                         let Attachment::Link(link, _) = planned.attachment else { continue };
-                        links.push((
-                            link,
-                            LinkCounters {
-                                delivered: port.delivered(),
-                                kernel_dropped: port.kernel_dropped(),
-                                ..port.model().counters()
-                            },
-                        ));
+                        links.push((link, port.books()));
                     }
                     devices.push((number, id, station.into_node()));
                 }
@@ -253,6 +271,90 @@ down = true
             assert_eq!(failure, None, "{workers} workers");
             assert_eq!(got.report.in_node_time().to_json(), want.in_node_time().to_json());
         }
+    }
+}
+
+/// What all workers have counted when they let one set of visits in; None when the run had ended.
+fn survey(gate: &Gate, visitors: &[Visitor]) -> Option<Vec<(WorkerBooks, u64)>> {
+    let answers: Option<Vec<_>> = visitors
+        .iter()
+        .map(|visitor| {
+            let (reply, answer) = bounded(1);
+            let work = Box::new(move |books, nodes: Vec<&mut Device>| {
+                let received = |node: &mut Device| Node::<SlabStore>::ledger(node).received;
+                let _ = reply.send((books, nodes.into_iter().map(received).sum()));
+            });
+            visitor.send(Visit::Survey(work)).ok().map(|()| answer)
+        })
+        .collect();
+    gate.post_visits();
+    answers?.into_iter().map(|answer| answer.recv().ok()).collect()
+}
+
+#[test]
+fn visits_come_to_all_workers_at_one_node_time_and_change_nothing() {
+    let topology = Topology::parse("fabric.toml", FABRIC).expect("a topology");
+    let want = simulated(&topology, None).report;
+    for workers in 1..=3 {
+        let mut looks = 0;
+        let look = |gate: &Gate, visitors: &[Visitor]| {
+            let mut last = Time::ZERO;
+            while let Some(surveys) = survey(gate, visitors) {
+                looks += 1;
+                let (first, _) = &surveys[0];
+                assert!(surveys.iter().all(|(books, _)| books.now == first.now));
+                assert!(first.now >= last, "time runs backwards");
+                last = first.now;
+                let mut all = LinkCounters::default();
+                for (books, received) in surveys {
+                    let ports = books.ports.iter().flatten();
+                    let here = ports.map(|port| port.counters);
+                    let here = here.fold(LinkCounters::default(), LinkCounters::plus);
+                    assert_eq!(here.delivered, received, "links and nodes disagree");
+                    all = all.plus(here);
+                }
+                // A frame that has arrived was sent: of one moment no link has less than nothing.
+                assert!(all.in_flight() < 1_000, "{all:?}");
+            }
+        };
+        let (got, failure) = gated_visited(&topology, workers, 0, None, &|_, _| {}, look);
+        assert_eq!(failure, None, "{workers} workers");
+        assert_eq!(got.report.in_node_time().to_json(), want.in_node_time().to_json());
+        assert!(looks > 0, "the run was over before a look");
+    }
+}
+
+#[test]
+fn an_operator_changes_a_gated_run_alike_on_any_number_of_workers() {
+    let topology = Topology::parse("fabric.toml", FABRIC).expect("a topology");
+    let want = simulated(&topology, None).report;
+    let limit = |gate: &Gate, visitors: &[Visitor]| {
+        for visitor in visitors {
+            let work = Box::new(|now, nodes: Vec<&mut Device>| {
+                for node in nodes {
+                    let Device::Switch(switch) = node else { continue };
+                    for port in (0..2).map(PortId) {
+                        let limit_bytes = 2_000;
+                        let setting = SwitchSetting::QueueLimit { port, queue: None, limit_bytes };
+                        switch.set(now, setting).expect("more than a frame");
+                    }
+                }
+            });
+            visitor.send(Visit::Nodes(work)).expect("the worker waits for it");
+        }
+        gate.post_visits();
+    };
+    let mut first: Option<Report> = None;
+    for workers in 1..=3 {
+        let (got, failure) = gated_visited(&topology, workers, 0, None, &limit, |_, _| {});
+        assert_eq!(failure, None);
+        let report = got.report.in_node_time();
+        let limited =
+            |report: &Report| report.switches["l2"].books.drops.reasons.get("queue_limit").copied();
+        assert!(limited(&report) > limited(&want).max(Some(100)), "{:?}", limited(&report));
+        assert!(report.invariants.values().all(|held| *held), "{:?}", report.violations);
+        let first = first.get_or_insert_with(|| report.clone());
+        assert_eq!(report.to_json(), first.to_json(), "{workers} workers");
     }
 }
 

@@ -200,4 +200,11 @@ impl PortIo<UmemStore> for LabPort {
             Self::Unconnected { refused } => *refused,
         }
     }
+
+    fn kernel_lost(&self) -> u64 {
+        match self {
+            Self::Xdp(xdp) => xdp.counters().kernel_lost(),
+            Self::Unconnected { .. } => 0,
+        }
+    }
 }

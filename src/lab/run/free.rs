@@ -63,7 +63,7 @@ pub(super) fn run(
     let wall = wall_now();
     let plan = std::mem::take(&mut setting.plan);
     let placements = place(&plan, workers_wanted(topology), &cores());
-    let (mut handle, visits) = LabHandle::new(topology.run.clock, &plan, &placements);
+    let (mut handle, visits) = LabHandle::new(None, &plan, &placements);
     let (opener, requests) = unbounded();
     let ours: Vec<NodeId> = plan.nodes.iter().map(|node| node.id).collect();
     let links = plan.links;

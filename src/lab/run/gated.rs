@@ -63,7 +63,8 @@ pub(super) fn run(
     let plan = std::mem::take(&mut setting.plan);
     let placements = place(&plan, workers_wanted(topology), &cores());
     let lookahead = plan.lookahead(topology);
-    let (mut handle, visits) = LabHandle::new(topology.run.clock, &plan, &placements);
+    let gate = Arc::new(Gate::new(placements.len()));
+    let (mut handle, visits) = LabHandle::new(Some(Arc::clone(&gate)), &plan, &placements);
     let (opener, requests) = unbounded();
     let mut ends = link_ends(plan.links);
     let berths =
@@ -88,11 +89,10 @@ pub(super) fn run(
     started(Arc::new(handle))?;
     give_up_privileges()?;
 
-    let gate = Gate::new(crews.len());
     let end = topology.run.duration.map(|duration| Time::ZERO + duration);
     let mut interrupted = false;
     let served = std::thread::scope(|scope| {
-        let gate = &gate;
+        let gate = &*gate;
         let threads = start(scope, crews.into_iter().map(|crew| move || crew.run(gate, end)));
         interrupted = supervise(&requests, setting.stop, || all_ended(&threads));
         if interrupted {
@@ -150,7 +150,7 @@ impl Crew {
             station.drain(&mut store);
             for (planned, mut port) in planned.iter().zip(ports) {
                 if let Attachment::Link(link, _) = planned.attachment {
-                    served.links.push((link, books(&port)));
+                    served.links.push((link, port.books()));
                 }
                 if port.foreign() > 0 {
                     served.violations.push(format!(
@@ -166,15 +166,6 @@ impl Crew {
         }
         served.violations.extend(unaccounted(&store, self.index));
         served
-    }
-}
-
-/// What one end has counted: what it sent, and what reached it.
-fn books(port: &GatedPort<LabPort>) -> LinkCounters {
-    LinkCounters {
-        delivered: port.delivered(),
-        kernel_dropped: port.kernel_dropped() + port.model().counters().kernel_dropped,
-        ..port.model().counters()
     }
 }
 
