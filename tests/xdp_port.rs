@@ -119,6 +119,51 @@ fn equal_indices_in_two_namespaces_are_two_interfaces() {
 }
 
 #[test]
+fn flows_leave_by_several_queues_each_in_order() {
+    if !namespaces::available() {
+        return;
+    }
+    let pair = Pair::new(4, 1_500);
+    let mut store = UmemStore::new(ChunkSize::Bytes2048, 8_192).expect("16 MiB");
+    let mut a = open(&mut store, pair.in_a(), "a0");
+    let mut b = open(&mut store, pair.in_b(), "b0");
+    const FLOWS: usize = 32;
+    for number in 0..10 {
+        for flow in 0..FLOWS {
+            let mut frame = frame(&mut store, number, 64);
+            store.write(&mut frame, 11, &[u8::try_from(flow).expect("small")]);
+            a.tx_push(&mut store, frame).expect("room");
+        }
+        assert!(a.has_tx_room());
+    }
+    a.kick();
+    let mut next = [0; FLOWS];
+    let mut queue_of = [None; FLOWS];
+    let mut got = Vec::new();
+    for _ in 0..ROUNDS_MAX {
+        a.reap(&mut store);
+        for queue in 0..4 {
+            b.rx_burst_on(queue, &mut store, &mut got, 64);
+            for frame in got.drain(..) {
+                let flow = usize::from(store.head(&frame)[11]);
+                assert_eq!(check(&store, &frame), next[flow], "flow {flow}");
+                assert_eq!(*queue_of[flow].get_or_insert(queue), queue, "flow {flow}");
+                next[flow] += 1;
+                store.release(frame);
+            }
+        }
+        if next == [10; FLOWS] && a.counters().tx_completed == 10 * FLOWS as u64 {
+            break;
+        }
+    }
+    assert_eq!(next, [10; FLOWS]);
+    for queue in 0..4 {
+        assert!(queue_of.contains(&Some(queue)), "nothing left by queue {queue}: {queue_of:?}");
+    }
+    finish(&mut store, [a, b]);
+}
+
+#[test]
 fn four_queues_share_one_umem_and_keep_apart() {
     if !namespaces::available() {
         return;

@@ -26,6 +26,7 @@ mod stamp;
 pub mod store;
 mod sys;
 mod tsc;
+mod tx_queue;
 
 pub use clock::{Clock, ClockReader};
 pub use clock_line::{ClockLine, ClockReading};

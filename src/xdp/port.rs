@@ -13,7 +13,7 @@ use super::program::{Attachment, XdpMode};
 use super::socket::Socket;
 use super::stamp::RxStamps;
 use super::store::{PortSlot, Recovered, RegionId, UmemStore};
-use super::sys;
+use super::{sys, tx_queue};
 use crate::frame::{Frame, FrameStore as _};
 
 /// Ethernet's own header: two addresses and the EtherType.
@@ -461,7 +461,7 @@ impl Port {
         }
     }
 
-    /// Puts a frame into the TX ring of the port's first queue; it leaves at the next
+    /// Puts a frame into the TX ring of the queue of its flow; it leaves at the next
     /// [`kick`](Self::kick).
     ///
     /// # Errors
@@ -471,7 +471,11 @@ impl Port {
         store: &mut UmemStore,
         frame: Frame,
     ) -> Result<(), (Frame, TxRefused)> {
-        self.tx_push_on(0, store, frame)
+        let queue = match self.queues.len() {
+            0 | 1 => 0,
+            queues => tx_queue::of_flow(store.head(&frame), queues),
+        };
+        self.tx_push_on(queue, store, frame)
     }
 
     /// Puts a frame into the TX ring of one of the port's queues, by its index among them. On veth
@@ -560,11 +564,11 @@ impl Port {
         reaped
     }
 
-    /// Whether the TX ring of the port's first queue takes a frame of any length now; true for a
-    /// port that is closed, which refuses frames instead of keeping them waiting.
+    /// Whether the TX rings of all queues take a frame of any length now; true for a port that is
+    /// closed, which refuses frames instead of keeping them waiting.
     pub fn has_tx_room(&mut self) -> bool {
         let descriptors_max = self.descriptors_max;
-        self.queues.first_mut().is_none_or(|queue| queue.socket.tx.has_room(descriptors_max))
+        self.queues.iter_mut().all(|queue| queue.socket.tx.has_room(descriptors_max))
     }
 
     /// Whether the kernel has not yet taken everything that was pushed: [`kick`](Self::kick) again.
