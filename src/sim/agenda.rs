@@ -1,97 +1,92 @@
-//! Whose turn is next: a heap with one entry per station, ordered by (time, station).
+//! Whose turn is next: a knock-out tree with a leaf per station, ordered by (time, station).
 //!
-//! A station has one next event however many frames fly towards it, so the heap stays as small as
-//! the network and moves an entry instead of growing by one per frame.
+//! A station has one next event however many frames fly towards it, so the tree is as large as the
+//! network and never grows. A change plays the matches from its leaf upwards, as far as they come
+//! out differently.
 
 use crate::time::Time;
 
-const ARITY: usize = 4;
-
-/// A heap of stations by the time of their next event.
+/// Stations by the time of their next event.
 #[derive(Clone, Debug)]
 pub struct Agenda {
-    /// Stations in heap order.
-    heap: Vec<u32>,
-    /// Where each station stands in `heap`.
-    place: Vec<u32>,
-    time: Vec<Time>,
+    /// The winner of each match at 1 and above, whose sides are at twice its place and the place
+    /// behind that; the leaves follow, from `leaves` on. Leaves without a station never have an
+    /// event.
+    winners: Vec<Winner>,
+    leaves: usize,
+}
+
+/// The earlier of two sides. The left side has the lower stations and wins a tie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Winner {
+    time: Time,
+    station: u32,
 }
 
 impl Agenda {
     /// An agenda for stations `0..stations`, none of which has an event.
     pub fn new(stations: u32) -> Self {
-        Self {
-            heap: (0..stations).collect(),
-            place: (0..stations).collect(),
-            time: vec![Time::NEVER; stations as usize],
+        let leaves = (stations.max(1) as usize).next_power_of_two();
+        let nobody = Winner { time: Time::NEVER, station: 0 };
+        let mut winners = vec![nobody; 2 * leaves];
+        for (station, leaf) in (0..stations).zip(&mut winners[leaves..]) {
+            leaf.station = station;
         }
+        for at in (1..leaves).rev() {
+            winners[at] = winners[2 * at];
+        }
+        Self { winners, leaves }
     }
 
     /// The earliest event and whose it is; [`Time::NEVER`] when there is none.
+    #[inline]
     pub fn first(&self) -> (Time, usize) {
-        match self.heap.first() {
-            Some(station) => (self.time[*station as usize], *station as usize),
-            None => (Time::NEVER, 0),
-        }
+        let Winner { time, station } = self.winners[1];
+        (time, station as usize)
     }
 
     /// The time of `station`'s next event.
     pub fn time_of(&self, station: usize) -> Time {
-        self.time[station]
+        self.winners[self.leaves + station].time
     }
 
     /// Sets the time of `station`'s next event.
+    #[inline]
     pub fn set(&mut self, station: usize, time: Time) {
-        let old = std::mem::replace(&mut self.time[station], time);
-        let place = self.place[station] as usize;
-        if time < old {
-            self.rise(place);
-        } else if time > old {
-            self.sink(place);
+        let mut at = self.leaves + station;
+        let winners = self.winners.as_mut_slice();
+        let Some(leaf) = winners.get_mut(at) else { return no_such_station(station) };
+        leaf.time = time;
+        let mut winner = *leaf;
+        while at > 1 {
+            let Some(other) = winners.get(at ^ 1) else { return };
+            let is_left = at & 1 == 0;
+            let loses = if is_left { other.time < winner.time } else { other.time <= winner.time };
+            if loses {
+                winner = *other;
+            }
+            at >>= 1;
+            let Some(before) = winners.get_mut(at) else { return };
+            if *before == winner {
+                return;
+            }
+            *before = winner;
         }
     }
 
     /// Brings `station`'s event forward to `time` when it is later than that.
+    #[inline]
     pub fn advance(&mut self, station: usize, time: Time) {
-        if time < self.time[station] {
-            self.time[station] = time;
-            self.rise(self.place[station] as usize);
+        if time < self.time_of(station) {
+            self.set(station, time);
         }
     }
+}
 
-    fn key(&self, place: usize) -> (Time, u32) {
-        let station = self.heap[place];
-        (self.time[station as usize], station)
-    }
-
-    fn swap(&mut self, a: usize, b: usize) {
-        self.heap.swap(a, b);
-        self.place.swap(self.heap[a] as usize, self.heap[b] as usize);
-    }
-
-    fn rise(&mut self, mut place: usize) {
-        while place > 0 {
-            let parent = (place - 1) / ARITY;
-            if self.key(parent) <= self.key(place) {
-                break;
-            }
-            self.swap(parent, place);
-            place = parent;
-        }
-    }
-
-    fn sink(&mut self, mut place: usize) {
-        loop {
-            let first = place * ARITY + 1;
-            let last = (first + ARITY).min(self.heap.len());
-            let Some(least) = (first..last).min_by_key(|child| self.key(*child)) else { break };
-            if self.key(place) <= self.key(least) {
-                break;
-            }
-            self.swap(place, least);
-            place = least;
-        }
-    }
+#[cold]
+#[inline(never)]
+fn no_such_station(station: usize) {
+    debug_assert!(false, "the agenda has no station {station}");
 }
 
 #[cfg(test)]

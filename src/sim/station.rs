@@ -1,13 +1,12 @@
 //! A node with the frames that fly towards it: the part of a driver that virtual, gated and free
 //! time share.
 
-use std::cmp::Reverse;
-use std::collections::binary_heap::PeekMut;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 
 use crate::frame::{Frame, FrameStore};
 use crate::node::{Node, PortId, Transmission};
+use crate::sim::Agenda;
 use crate::time::Time;
 
 /// Which way a frame crosses a port, seen from the node.
@@ -39,9 +38,8 @@ struct StationPort {
 pub struct Station<N> {
     node: N,
     ports: Vec<StationPort>,
-    /// Ports with arrivals, by the time of the first. A port that a frame has overtaken another for
-    /// has an entry for each; those whose time is not that of the port's first are left over.
-    due: BinaryHeap<Reverse<(Time, PortId)>>,
+    /// When the first arrival of each port is due.
+    due: Agenda,
     /// Planned changes of links, in order of time.
     link_events: VecDeque<(Time, PortId, bool)>,
     tap_bytes: Vec<u8>,
@@ -53,7 +51,7 @@ impl<N> Station<N> {
         Self {
             node,
             ports: (0..ports).map(|_| StationPort::default()).collect(),
-            due: BinaryHeap::with_capacity(usize::from(ports)),
+            due: Agenda::new(ports.into()),
             link_events: VecDeque::new(),
             tap_bytes: Vec::new(),
         }
@@ -105,7 +103,7 @@ impl<N> Station<N> {
             arrivals.insert(place, (at, frame));
         }
         if place == 0 {
-            self.due.push(Reverse((at, port)));
+            self.due.set(port.index(), at);
         }
         place == 0
     }
@@ -120,7 +118,7 @@ impl<N> Station<N> {
     where
         N: Node<S>,
     {
-        self.due.is_empty() && self.node.is_quiet()
+        self.due.first().0 == Time::NEVER && self.node.is_quiet()
     }
 
     /// The time of the next event: an arrival, a link change or the node's deadline.
@@ -128,9 +126,8 @@ impl<N> Station<N> {
     where
         N: Node<S>,
     {
-        let arrival = self.due.peek().map_or(Time::NEVER, |Reverse((at, _))| *at);
         let link = self.link_events.front().map_or(Time::NEVER, |(at, ..)| *at);
-        self.node.next_deadline().min(arrival).min(link)
+        self.node.next_deadline().min(self.due.first().0).min(link)
     }
 
     /// Hands the node everything that is due at `now`: link changes, arrivals in the order of
@@ -156,27 +153,18 @@ impl<N> Station<N> {
     }
 
     /// The earliest arrival that is due at `now`, ties in the order of ports.
+    #[inline]
     fn next_arrival(&mut self, now: Time) -> Option<(Time, PortId, Frame)> {
-        loop {
-            let mut first = self.due.peek_mut()?;
-            let Reverse((at, port)) = *first;
-            if at > now {
-                return None;
-            }
-            let arrivals = &mut self.ports[port.index()].arrivals;
-            let Some((_, frame)) = arrivals.pop_front_if(|(due, _)| *due == at) else {
-                PeekMut::pop(first);
-                continue;
-            };
-            // Moving the entry to the port's next arrival costs one sift instead of two.
-            match arrivals.front() {
-                Some((next, _)) => *first = Reverse((*next, port)),
-                None => {
-                    PeekMut::pop(first);
-                }
-            }
-            return Some((at, port, frame));
+        let (at, port) = self.due.first();
+        if at > now {
+            return None;
         }
+        let arrivals = &mut self.ports[port].arrivals;
+        let (_, frame) = arrivals.pop_front()?;
+        self.due.set(port, arrivals.front().map_or(Time::NEVER, |(next, _)| *next));
+        // As many as `Station::new` was told, which is a u16.
+        let port = PortId(u16::try_from(port).unwrap_or(u16::MAX));
+        Some((at, port, frame))
     }
 
     /// Hands the node a frame that has just arrived by `port`, past the arrival queue.
@@ -237,7 +225,8 @@ impl<N> Station<N> {
     where
         N: Node<S>,
     {
-        for port in &mut self.ports {
+        for (number, port) in self.ports.iter_mut().enumerate() {
+            self.due.set(number, Time::NEVER);
             for (_, frame) in port.arrivals.drain(..) {
                 store.release(frame);
             }
@@ -245,7 +234,6 @@ impl<N> Station<N> {
                 tap.finish();
             }
         }
-        self.due.clear();
         self.node.drain(store);
     }
 }
