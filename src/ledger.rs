@@ -58,6 +58,34 @@ drop_reasons! {
     EgressMtu => "egress_mtu",
     /// The port's link is down.
     LinkDown => "link_down",
+    /// No route to the destination.
+    NoRoute => "no_route",
+    /// A route without next hops.
+    Blackhole => "blackhole",
+    /// No next hop of the group can take it.
+    NoNextHop => "no_next_hop",
+    /// The hop limit or TTL was used up.
+    HopLimit => "hop_limit",
+    /// A source address that no packet on its way may have: a group's, the loopback's, none, or one of
+    /// link-local scope.
+    BadSource => "bad_source",
+    /// Extension headers that go on behind what a router looks at, or are more than it can take off.
+    HeadersTooLong => "headers_too_long",
+    /// A segment routing header that contradicts itself, or has segments left where a path ends.
+    BadSegments => "bad_segments",
+    /// More segments of one node in a row than it looks at.
+    SegmentSteps => "segment_steps",
+    /// A path ends at a segment that has no use for what the packet carries.
+    SegmentUpperLayer => "segment_upper_layer",
+    /// A fragment at a segment that takes packets out of it.
+    SegmentFragment => "segment_fragment",
+    /// Congestion experienced on the outside of a tunnel, and a sender inside that could not be told
+    /// (RFC 6040 figure 4).
+    TunnelCongestion => "tunnel_congestion",
+    /// A VXLAN network that is no VLAN of the switch.
+    UnknownVni => "unknown_vni",
+    /// A VXLAN packet from an address that is no endpoint of its networks.
+    UnknownVtep => "unknown_vtep",
     /// A host got a frame that is not for its address.
     NotForUs => "not_for_us",
     /// A host got a frame for its address of a kind it does not answer.

@@ -15,9 +15,11 @@ mod port_set;
 pub mod prevention;
 mod queue;
 mod ready;
+pub mod route;
 mod schedule;
 pub mod trim;
 mod vlan;
+pub mod vtep;
 pub mod watchdog;
 
 pub use check::{SwitchConfigError, SwitchConfigPlace};

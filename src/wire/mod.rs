@@ -6,7 +6,9 @@
 
 pub mod arp;
 pub mod checksum;
+pub mod ecn_tunnel;
 pub mod ethernet;
+pub mod icmp_error;
 pub mod icmpv4;
 pub mod icmpv6;
 pub mod ipv4;
@@ -14,9 +16,12 @@ pub mod ipv6;
 pub mod mac;
 pub mod parse;
 pub mod pfc;
+pub mod srv6;
 pub mod stream;
 pub mod udp;
+pub mod usid;
 pub mod vlan;
+pub mod vxlan;
 
 pub use mac::MacAddr;
 pub use parse::{ParseError, ParsedFrame, parse};
@@ -43,8 +48,12 @@ pub mod ethertype {
 pub mod protocol {
     /// ICMP for IPv4 (RFC 792).
     pub const ICMPV4: u8 = 1;
+    /// IPv4 in a tunnel (RFC 2003).
+    pub const IPV4: u8 = 4;
     /// UDP (RFC 768).
     pub const UDP: u8 = 17;
+    /// IPv6 in a tunnel (RFC 2473).
+    pub const IPV6: u8 = 41;
     /// ICMP for IPv6 (RFC 4443).
     pub const ICMPV6: u8 = 58;
 }
