@@ -1,6 +1,7 @@
 //! The memory against one that is recomputed from the queued frames after every step.
 
 use super::*;
+use crate::ledger::Drops;
 use crate::rng::Rng;
 
 const PORTS: u16 = 3;
@@ -187,7 +188,7 @@ fn account(rng: &mut Rng) -> Account {
 #[derive(Debug, Default)]
 struct Seen {
     again: u64,
-    reasons: [u64; DropReason::ALL.len()],
+    reasons: Drops,
     xoff: u64,
     xon: u64,
 }
@@ -228,7 +229,7 @@ fn run(seed: u64, seen: &mut Seen) {
                 assert_eq!(memory.admit(account, cells), want, "seed {seed} step {step}");
             }
             if let Err(reason) = want {
-                seen.reasons[reason as usize] += 1;
+                seen.reasons.count(reason);
                 let group = ports[account.ingress.index()].groups[usize::from(account.priority)];
                 assert!(
                     !is_kept || group.lossless.is_some(),
@@ -282,7 +283,7 @@ fn every_decision_is_that_of_the_rules_written_out() {
     for seed in 0..50 {
         run(seed, &mut seen);
     }
-    let of = |reason: DropReason| seen.reasons[reason as usize];
+    let of = |reason: DropReason| seen.reasons.of(reason);
     assert!(seen.again > 1_000, "the short way was taken: {seen:?}");
     assert!(seen.xoff > 100 && seen.xon > 100, "groups were paused and resumed: {seen:?}");
     for reason in [
