@@ -102,7 +102,8 @@ impl Line {
             cold_path();
             self.start_late(now, self.busy_until.max(ready_at), took)
         };
-        self.busy_until = starts + took;
+        // Node time ends before the sum does.
+        self.busy_until = Time::from_ps(starts.as_ps().wrapping_add(took.as_ps()));
         (starts, self.busy_until)
     }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::buffer::CELL_BYTES_MAX;
 use super::classify::{ETHERNET_BYTES, TAG_BYTES};
 use super::config::{PortConfig, StaticMac, SwitchConfig, VlanMode};
+use super::memory::CELL_BYTES_MAX;
 use super::port_set::PORTS_MAX;
 use super::vlan::VLAN_MAX;
 use crate::time::Duration;

@@ -1,6 +1,7 @@
 //! What the pipeline reads of a frame: addresses, VLAN tags and the field that gives the priority.
 
 use super::config::{SwitchConfig, Trust};
+use super::vlan::VLAN_MASK;
 use crate::ledger::DropReason;
 
 /// Bytes of an Ethernet header without tags.
@@ -54,6 +55,16 @@ impl Tags {
     pub(super) const fn outer(self) -> Option<u16> {
         let [_, _, high, low] = self.0.to_be_bytes();
         if self.is_none() { None } else { Some(u16::from_be_bytes([high, low])) }
+    }
+
+    /// The VLAN of the outer tag; None without one, and when it carries a priority alone.
+    #[inline]
+    pub(super) const fn vlan(self) -> Option<u16> {
+        let [_, _, high, low] = self.0.to_be_bytes();
+        match u16::from_be_bytes([high, low]) & VLAN_MASK {
+            0 => None,
+            vlan => Some(vlan),
+        }
     }
 
     /// The number of tags.
@@ -175,33 +186,34 @@ impl Class {
     }
 }
 
-/// The maps from a frame's fields to priority and queue.
+/// The classes of a frame's fields.
 #[derive(Clone, Debug)]
 pub(super) struct Classifier {
-    pcp_to_priority: [u8; 8],
-    dscp_to_priority: [u8; 64],
-    priority_to_queue: [u8; 8],
+    of_pcp: [Class; 8],
+    of_dscp: [Class; 64],
+    of_priority: [Class; 8],
 }
 
 impl Classifier {
     pub(super) fn new(config: &SwitchConfig) -> Self {
+        let class = |priority: u8| {
+            let queue = config.priority_to_queue[usize::from(priority & 7)] & 7;
+            Class(u16::from_be_bytes([priority, queue]))
+        };
         Self {
-            pcp_to_priority: config.pcp_to_priority,
-            dscp_to_priority: config.dscp_to_priority,
-            priority_to_queue: config.priority_to_queue,
+            of_pcp: config.pcp_to_priority.map(class),
+            of_dscp: config.dscp_to_priority.map(class),
+            of_priority: [0, 1, 2, 3, 4, 5, 6, 7].map(class),
         }
     }
 
-    /// The class of a frame that came by a port with this trust and default priority.
-    pub(super) fn classify(&self, trust: Trust, default: u8, tags: Tags, head: &[u8]) -> Class {
-        self.class(self.priority(trust, default, tags, head))
-    }
-
-    fn priority(&self, trust: Trust, default: u8, tags: Tags, head: &[u8]) -> u8 {
+    /// The class of a frame that came by a port with this trust and default class.
+    #[inline(always)]
+    pub(super) fn classify(&self, trust: Trust, default: Class, tags: Tags, head: &[u8]) -> Class {
         match (trust, tags.outer()) {
-            (Trust::Pcp, Some(tag)) => self.pcp_to_priority[usize::from(tag >> 13)],
+            (Trust::Pcp, Some(tag)) => self.of_pcp[usize::from(tag >> 13)],
             (Trust::Dscp, _) => {
-                dscp(tags, head).map_or(default, |dscp| self.dscp_to_priority[usize::from(dscp)])
+                dscp(tags, head).map_or(default, |dscp| self.of_dscp[usize::from(dscp & 63)])
             }
             _ => default,
         }
@@ -209,12 +221,12 @@ impl Classifier {
 
     /// A priority with its queue.
     pub(super) fn class(&self, priority: u8) -> Class {
-        let queue = self.priority_to_queue[usize::from(priority & 7)] & 7;
-        Class(u16::from_be_bytes([priority, queue]))
+        self.of_priority[usize::from(priority & 7)]
     }
 }
 
 /// The differentiated services code point (RFC 2474) of an IP packet.
+#[inline(always)]
 fn dscp(tags: Tags, head: &[u8]) -> Option<u8> {
     let type_at = (ETHERNET_BYTES + tags.bytes()) as usize - 2;
     let [t0, t1, first, second] = *head.get(type_at..)?.first_chunk::<4>()?;
@@ -276,7 +288,8 @@ mod tests {
         let classifier = Classifier::new(&config);
         let read = |trust, rest: &[u8]| {
             let bytes = frame(rest);
-            classifier.priority(trust, 1, read_tags(&bytes).expect("a frame"), &bytes)
+            let tags = read_tags(&bytes).expect("a frame");
+            classifier.classify(trust, classifier.class(1), tags, &bytes).priority()
         };
         // DSCP 46 with ECN bits set; PCP 5.
         let v4 = [0x81, 0x00, 0xa0, 0x01, 0x08, 0x00, 0x45, 46 << 2 | 3];

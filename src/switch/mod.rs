@@ -1,6 +1,5 @@
 //! The switch: one pure state machine, a pipeline with one file a stage.
 
-mod buffer;
 mod check;
 mod classify;
 pub mod config;

@@ -5,10 +5,11 @@ use super::config::{PortConfig, QUEUES, Trust, VlanMode};
 use super::counters::PortCounters;
 use super::mac_table::key_of;
 use super::queue::Queue;
+use crate::ledger::DropReason;
 use crate::line::Line;
 
-/// Set in a port's backlog, beside the bits of its queues, while it may not send.
-pub(super) const STOPPED: u32 = 1 << QUEUES;
+/// Every queue of a port, as bits.
+const ALL_QUEUES: u32 = (1 << QUEUES) - 1;
 
 // In this order: the queues at the beginning are reached without an addition.
 #[derive(Debug)]
@@ -29,26 +30,36 @@ pub(super) struct Port {
     pub(super) default_class: Class,
     /// Floods and learns: inside the spanning tree.
     pub(super) flood: bool,
-    pub(super) up: bool,
-    pub(super) held: bool,
+    up: bool,
+    held: bool,
     /// The longest untagged frame that is let in without further questions; 0 unless untagged
     /// frames have a VLAN here, are learned from, and have the default class whatever they carry.
     pub(super) plain_bytes_max: u32,
     /// The VLAN of untagged frames at its place in the MAC table's keys.
     pub(super) untagged_key: u64,
-    /// Bit n is set while queue n has frames; [`STOPPED`].
+    /// Bit n is set while queue n has frames.
     pub(super) backlog: u32,
+    /// Bit n is set while queue n may send.
+    open: u32,
     pub(super) counters: PortCounters,
 }
 
 impl Port {
-    pub(super) fn new(config: &PortConfig, default_class: Class, overhead_bytes: u32) -> Self {
+    /// A port whose frames have `default_class` unless they say theirs, with its link up. Unless
+    /// `may_be_plain`, all of them go through every stage.
+    pub(super) fn new(
+        config: &PortConfig,
+        default_class: Class,
+        overhead_bytes: u32,
+        may_be_plain: bool,
+    ) -> Self {
         let untagged_vlan = match config.vlan {
             VlanMode::Access(vlan) => vlan,
             VlanMode::Trunk { native, .. } => native.unwrap_or(0),
         };
         let frame_bytes_max = config.mtu_bytes.saturating_add(ETHERNET_BYTES);
-        let is_plain = untagged_vlan != 0 && config.trust != Trust::Dscp && config.flood;
+        let is_plain =
+            may_be_plain && untagged_vlan != 0 && config.trust != Trust::Dscp && config.flood;
         Self {
             frame_bytes_max,
             egress_bytes_max: frame_bytes_max,
@@ -62,6 +73,7 @@ impl Port {
             plain_bytes_max: if is_plain { frame_bytes_max } else { 0 },
             untagged_key: key_of(untagged_vlan, 0),
             backlog: 0,
+            open: ALL_QUEUES,
             line: Line::new(config.rate, overhead_bytes),
             queues: config.queue_limit_bytes.map(Queue::new),
             counters: PortCounters::default(),
@@ -80,22 +92,44 @@ impl Port {
         len_bytes <= self.egress_bytes_max
     }
 
+    /// Why a frame cannot leave that [`up_and_carries`](Self::up_and_carries) does not let out.
+    #[cold]
+    pub(super) const fn why_it_refuses(&self) -> DropReason {
+        if self.up { DropReason::EgressMtu } else { DropReason::LinkDown }
+    }
+
+    /// Whether the link is up.
+    pub(super) const fn is_up(&self) -> bool {
+        self.up
+    }
+
     /// The link has gone up or down.
     pub(super) const fn set_up(&mut self, up: bool) {
         self.up = up;
         self.egress_bytes_max = if up { self.frame_bytes_max } else { 0 };
+        self.find_open();
     }
 
-    /// Whether there is something to send and the port is not stopped.
-    #[inline]
-    pub(super) const fn may_send(&self) -> bool {
-        self.backlog != 0 && self.backlog & STOPPED == 0
+    /// The driver takes no frames of this port for now, or does again.
+    pub(super) const fn set_held(&mut self, held: bool) {
+        self.held = held;
+        self.find_open();
     }
 
-    /// The queues that have frames, as bits.
+    const fn find_open(&mut self) {
+        self.open = if self.up && !self.held { ALL_QUEUES } else { 0 };
+    }
+
+    /// The queues that have frames and may send, as bits.
     #[inline]
-    pub(super) const fn backlog_of_queues(&self) -> u32 {
-        self.backlog & (STOPPED - 1)
+    pub(super) const fn queues_to_serve(&self) -> u32 {
+        self.backlog & self.open
+    }
+
+    /// Whether there is something to send.
+    #[inline]
+    pub(super) const fn has_work(&self) -> bool {
+        self.queues_to_serve() != 0
     }
 
     /// A queue of this port.

@@ -31,13 +31,6 @@ impl PortSet {
         self.0[word] |= bit;
     }
 
-    /// Takes out a port that is in the set.
-    #[inline]
-    pub(super) const fn take(&mut self, port: usize) {
-        let (word, bit) = place(port);
-        self.0[word] ^= bit;
-    }
-
     #[inline]
     pub(super) const fn remove(&mut self, port: usize) {
         let (word, bit) = place(port);

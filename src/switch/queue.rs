@@ -3,7 +3,9 @@
 //! The pool has as many places as the memory has cells, reserved once, so that a frame that is
 //! admitted always finds one and none is allocated while frames move.
 
+use super::memory::Account;
 use crate::frame::ParkedFrame;
+use crate::node::PortId;
 use crate::time::Time;
 
 const NONE: u32 = u32::MAX;
@@ -15,6 +17,29 @@ pub(super) struct Meta {
     pub(super) enqueued_at: Time,
     /// Cells of memory that it holds.
     pub(super) cells: u32,
+    pub(super) origin: Origin,
+}
+
+/// Where a frame came by and with which priority, in one word: the priority in the lower 8 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Origin(u32);
+
+impl Origin {
+    /// Of a frame in a memory that keeps no accounts.
+    pub(super) const UNKNOWN: Self = Self(0);
+
+    #[inline(always)]
+    pub(super) const fn new(ingress: PortId, priority: u8) -> Self {
+        Self((ingress.0 as u32) << 8 | priority as u32)
+    }
+
+    /// Where the cells of a frame from here are accounted while it is in a queue.
+    #[inline(always)]
+    pub(super) const fn account(self, egress: PortId, queue: u32) -> Account {
+        let [_, high, low, priority] = self.0.to_be_bytes();
+        let [.., queue] = queue.to_be_bytes();
+        Account { ingress: PortId(u16::from_be_bytes([high, low])), priority, egress, queue }
+    }
 }
 
 #[derive(Debug)]
@@ -82,10 +107,10 @@ impl Queue {
         self.bytes + len_bytes as u64
     }
 
-    /// Whether a frame of `len_bytes` stays within the limit.
+    /// Whether the queue may have `bytes`.
     #[inline]
-    pub(super) const fn fits(&self, len_bytes: u32) -> bool {
-        self.bytes_with(len_bytes) <= self.limit_bytes
+    pub(super) const fn allows(&self, bytes: u64) -> bool {
+        bytes <= self.limit_bytes
     }
 
     #[inline]
@@ -112,18 +137,28 @@ impl Pool {
     pub(super) fn insert(&mut self, frame: ParkedFrame, meta: Meta) -> u32 {
         let at = self.free;
         let Some(entry) = self.entries.get_mut(at as usize) else {
-            return self.insert_behind_last(frame, meta);
+            return self.insert_behind_last(frame, meta.enqueued_at, meta.cells, meta.origin);
         };
         self.free = entry.next;
         entry.frame = frame;
-        entry.meta = meta;
+        // One by one, they come from registers.
+        entry.meta.enqueued_at = meta.enqueued_at;
+        entry.meta.cells = meta.cells;
+        entry.meta.origin = meta.origin;
         at
     }
 
     /// The same when no entry is free: another one is made.
     #[cold]
     #[inline(never)]
-    fn insert_behind_last(&mut self, frame: ParkedFrame, meta: Meta) -> u32 {
+    fn insert_behind_last(
+        &mut self,
+        frame: ParkedFrame,
+        enqueued_at: Time,
+        cells: u32,
+        origin: Origin,
+    ) -> u32 {
+        let meta = Meta { enqueued_at, cells, origin };
         // At most as many entries as cells, of which there are fewer than 2^32.
         let at = u32::try_from(self.entries.len()).unwrap_or(NONE);
         debug_assert!(self.entries.len() < self.entries.capacity(), "admission keeps within cells");
@@ -191,13 +226,14 @@ mod tests {
         let mut store = SlabStore::new(64);
         let mut pool = Pool::new(8);
         let mut queues = [Queue::new(1_000), Queue::new(1_000)];
-        let meta = Meta { enqueued_at: Time::ZERO, cells: 1 };
+        let meta = Meta { enqueued_at: Time::ZERO, cells: 1, origin: Origin::new(PortId(0), 0) };
         let mut sent = [0_u32; 2];
         let mut got = [0_u32; 2];
         for round in 0..100_usize {
             for _ in 0..1 + round % 3 {
                 let which = round % 2;
-                if queues[which].fits(64 + sent[which]) && sent[which] - got[which] < 4 {
+                let bytes = queues[which].bytes_with(64 + sent[which]);
+                if queues[which].allows(bytes) && sent[which] - got[which] < 4 {
                     let frame = store.allocate(64 + sent[which]).expect("room");
                     let bytes = queues[which].bytes_with(frame.len_bytes());
                     let at = pool.insert(ParkedFrame::new(frame), meta);

@@ -12,9 +12,11 @@ const PLACES: usize = 2 * PORTS_MAX;
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct Ready {
-    ready: PortSet,
-    /// The number of ports in `ready`.
-    ready_len: u32,
+    /// Those that can send, as bits, of the first 64 ports, which most switches have at most.
+    near: u64,
+    /// Those of the others, and their number.
+    far: PortSet,
+    far_len: u32,
     /// The place of the first in `waiting` and the one behind the last; they wrap.
     head: u16,
     tail: u16,
@@ -29,6 +31,9 @@ pub(super) struct Ready {
     next_free: Time,
 }
 
+/// Ports whose bits are in the first word.
+const NEAR: u16 = 64;
+
 /// A place as an index.
 const fn place(at: u16) -> usize {
     at as usize % PLACES
@@ -37,8 +42,9 @@ const fn place(at: u16) -> usize {
 impl Ready {
     pub(super) fn new() -> Self {
         Self {
-            ready: PortSet::default(),
-            ready_len: 0,
+            near: 0,
+            far: PortSet::default(),
+            far_len: 0,
             head: 0,
             tail: 0,
             waiting: Box::new([(Time::NEVER, PortId(0)); PLACES]),
@@ -53,11 +59,25 @@ impl Ready {
     pub(super) fn arm(&mut self, now: Time, port: PortId, free_at: Time) {
         if free_at <= now {
             self.since = now;
-            self.ready_len += 1;
-            self.ready.insert(port.index());
+            self.insert(port);
         } else {
             self.wait(free_at, port);
         }
+    }
+
+    #[inline(always)]
+    fn insert(&mut self, port: PortId) {
+        if port.0 < NEAR {
+            self.near |= 1_u64.wrapping_shl(u32::from(port.0));
+        } else {
+            self.insert_far(port);
+        }
+    }
+
+    #[inline(never)]
+    const fn insert_far(&mut self, port: PortId) {
+        self.far_len += 1;
+        self.far.insert(port.index());
     }
 
     #[inline(always)]
@@ -102,10 +122,13 @@ impl Ready {
     }
 
     /// The port, which is ready, has no backlog any more, or its wire has become busy.
-    #[inline]
-    pub(super) const fn disarm(&mut self, port: PortId) {
-        self.ready_len -= 1;
-        self.ready.take(port.index());
+    pub(super) fn disarm(&mut self, port: PortId) {
+        if port.0 < NEAR {
+            self.near &= !1_u64.wrapping_shl(u32::from(port.0));
+        } else {
+            self.far_len -= 1;
+            self.far.remove(port.index());
+        }
     }
 
     /// The port may not send, whatever it has, until it is armed again.
@@ -145,8 +168,7 @@ impl Ready {
     #[inline(never)]
     fn move_free(&mut self, now: Time) {
         self.since = now;
-        let before = self.head;
-        let mut at = before;
+        let mut at = self.head;
         self.next_free = loop {
             if at == self.tail {
                 break Time::NEVER;
@@ -155,39 +177,67 @@ impl Ready {
             if time > now {
                 break time;
             }
-            self.ready.insert(port.index());
+            self.insert(port);
             at = at.wrapping_add(1);
         };
         self.head = at;
-        self.ready_len += u32::from(at.wrapping_sub(before));
     }
 
     #[inline]
-    pub(super) const fn is_ready(&self, port: PortId) -> bool {
-        self.ready.contains(port.index())
+    pub(super) fn is_ready(&self, port: PortId) -> bool {
+        if port.0 < NEAR {
+            self.near.wrapping_shr(u32::from(port.0)) & 1 != 0
+        } else {
+            self.far.contains(port.index())
+        }
     }
 
     /// The lowest port that can send, after [`advance`](Self::advance).
     #[inline]
-    pub(super) fn first(&self) -> Option<PortId> {
-        if self.ready_len == 0 { None } else { Some(self.ready.lowest()) }
+    pub(super) const fn first(&self) -> Option<PortId> {
+        if self.near != 0 {
+            Some(lowest(self.near))
+        } else if self.far_len != 0 {
+            Some(self.far.lowest())
+        } else {
+            None
+        }
     }
 
     /// Takes out the lowest port that can send, after [`advance`](Self::advance).
     #[inline]
-    pub(super) const fn pop(&mut self) -> Option<PortId> {
-        if self.ready_len == 0 {
-            return None;
+    pub(super) fn pop(&mut self) -> Option<PortId> {
+        if self.near != 0 {
+            let port = lowest(self.near);
+            self.near &= self.near.wrapping_sub(1);
+            Some(port)
+        } else if self.far_len != 0 {
+            Some(self.pop_far())
+        } else {
+            None
         }
-        self.ready_len -= 1;
-        Some(self.ready.pop_lowest())
+    }
+
+    #[inline(never)]
+    const fn pop_far(&mut self) -> PortId {
+        self.far_len -= 1;
+        self.far.pop_lowest()
     }
 
     /// When the next port becomes ready, or became so.
     #[inline]
     pub(super) const fn next_deadline(&self) -> Time {
-        if self.ready_len == 0 { self.next_free } else { self.since }
+        if self.near == 0 && self.far_len == 0 { self.next_free } else { self.since }
     }
+}
+
+/// The lowest of some of the first 64 ports.
+#[inline]
+const fn lowest(near: u64) -> PortId {
+    // Fewer than 64 trailing zeros fit any integer.
+    #[allow(clippy::cast_possible_truncation, reason = "at most 64")]
+    let port = near.trailing_zeros() as u16;
+    PortId(port)
 }
 
 #[cfg(test)]

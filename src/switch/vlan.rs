@@ -6,6 +6,7 @@
 
 use super::classify::{TAG_BYTES, Tags};
 use super::config::{SwitchConfig, VlanMode};
+use super::mac_table::key_of;
 use super::port_set::PortSet;
 use crate::frame::{Frame, FrameStore};
 use crate::ledger::DropReason;
@@ -15,7 +16,10 @@ use crate::node::PortId;
 pub(super) const VLAN_MAX: u16 = 4_094;
 
 /// The part of a tag that is the VLAN.
-const VLAN_MASK: u16 = 0x0fff;
+pub(super) const VLAN_MASK: u16 = 0x0fff;
+
+/// Numbers that a VLAN can have.
+const VLANS: usize = VLAN_MASK as usize + 1;
 
 /// Destination and source address, which stay in front of the outer tag.
 const ADDRESS_BYTES: usize = 12;
@@ -27,22 +31,24 @@ pub(super) struct Vlan {
     pub(super) members: PortSet,
     /// Those among them that unknown and group destinations are flooded to.
     pub(super) flood: PortSet,
-    /// Those among them that frames leave without tag.
-    pub(super) untagged: PortSet,
+    /// Those among them that frames leave without tag, and with it.
+    untagged: PortSet,
+    pub(super) tagged: PortSet,
+    /// The VLAN at its place in the MAC table's keys.
+    pub(super) key: u64,
 }
 
 /// All VLANs of a switch.
 #[derive(Clone, Debug)]
 pub(super) struct Vlans {
     /// Place in `vlans` by number; 0, without members, for those that no port has.
-    places: Vec<u16>,
+    places: Box<[u16; VLANS]>,
     vlans: Vec<Vlan>,
 }
 
 impl Vlans {
     pub(super) fn new(config: &SwitchConfig) -> Self {
-        let mut all =
-            Self { places: vec![0; usize::from(VLAN_MASK) + 1], vlans: vec![Vlan::default()] };
+        let mut all = Self { places: Box::new([0; VLANS]), vlans: vec![Vlan::default()] };
         for (port, port_config) in config.ports.iter().enumerate() {
             let (tagged, untagged): (&[u16], _) = match &port_config.vlan {
                 VlanMode::Access(vlan) => (&[], Some(*vlan)),
@@ -56,6 +62,8 @@ impl Vlans {
                 }
                 if untagged == Some(number) {
                     vlan.untagged.insert(port);
+                } else {
+                    vlan.tagged.insert(port);
                 }
             }
         }
@@ -67,7 +75,7 @@ impl Vlans {
         if *place == 0 {
             // At most 4,094 of them.
             *place = u16::try_from(self.vlans.len()).unwrap_or(0);
-            self.vlans.push(Vlan::default());
+            self.vlans.push(Vlan { key: key_of(number, 0), ..Vlan::default() });
         }
         &mut self.vlans[usize::from(*place)]
     }
@@ -97,16 +105,6 @@ impl Vlans {
             return Err(DropReason::VlanEgress);
         }
         Ok(TagChange::new(tags.outer(), vlan, priority, ports.untagged.contains(egress.index())))
-    }
-}
-
-/// The VLAN of a frame with these tags, on a port whose untagged frames are in `untagged`
-/// (0: refused).
-#[inline]
-pub(super) const fn vlan_of(tags: Tags, untagged: u16) -> u16 {
-    match tags.outer() {
-        Some(tag) if tag & VLAN_MASK != 0 => tag & VLAN_MASK,
-        _ => untagged,
     }
 }
 
@@ -217,7 +215,7 @@ mod tests {
     fn a_priority_tag_gets_its_vlan_and_keeps_pcp_and_dei() {
         let mut priority_tagged = TAGGED;
         priority_tagged[14..16].copy_from_slice(&[0x70, 0x00]);
-        assert_eq!(vlan_of(Tags::new(0x7000, 1), 100), 100);
+        assert_eq!(Tags::new(0x7000, 1).vlan(), None, "the port's VLAN");
         let out = after(&priority_tagged, TagChange::new(Some(0x7000), 100, 3, false));
         assert_eq!(out[12..16], [0x81, 0x00, 0x70, 0x64]);
     }

@@ -302,6 +302,17 @@ impl Memory {
         true
     }
 
+    /// [`admit_again`](Self::admit_again) for a memory that keeps no accounts.
+    #[inline(always)]
+    pub(super) const fn take_again(&mut self, cells: u32) -> bool {
+        debug_assert!(!self.is_shared, "cells without an account");
+        let again = self.free >= self.free_calm + cells;
+        if again {
+            self.free -= cells;
+        }
+        again
+    }
+
     /// Takes `cells` for a frame.
     ///
     /// # Errors

@@ -1,0 +1,127 @@
+//! From a frame's arrival to its destination.
+
+use super::{Switch, port_mut, port_of};
+use crate::frame::{FrameStore, ParkedFrame};
+use crate::ledger::DropReason;
+use crate::node::PortId;
+use crate::switch::classify::{self, Addresses, Class, Tags};
+use crate::time::Time;
+
+/// What the ingress stages found out about a frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) now: Time,
+    pub(super) ingress: PortId,
+    pub(super) vlan: u16,
+    /// The VLAN at its place in the MAC table's keys.
+    pub(super) vlan_key: u64,
+    /// The tags that it came with.
+    pub(super) tags: Tags,
+    pub(super) class: Class,
+    pub(super) addresses: Addresses,
+}
+
+impl Switch {
+    /// The first stages: checks, VLAN, class.
+    ///
+    /// # Errors
+    /// Why the frame goes no further.
+    #[inline(always)]
+    pub(super) fn inspect(
+        &self,
+        now: Time,
+        ingress: PortId,
+        len_bytes: u32,
+        head: &[u8],
+    ) -> Result<Arrival, DropReason> {
+        let port = port_of(&self.ports, ingress);
+        let addresses = classify::parse(head)?;
+        let tags = if classify::is_tagged(head) { classify::parse_tags(head)? } else { Tags::NONE };
+        if !port.carries(len_bytes - tags.bytes()) {
+            return Err(DropReason::Oversize);
+        }
+        if addresses.is_from_group() {
+            return Err(DropReason::SourceMulticast);
+        }
+        // A port is a member of the VLAN of its untagged frames, if it has one.
+        let (vlan, vlan_key, is_member) = match tags.vlan() {
+            None => (port.untagged_vlan, port.untagged_key, port.untagged_vlan != 0),
+            Some(number) => {
+                let vlan = self.vlans.get(number);
+                (number, vlan.key, vlan.members.contains(ingress.index()))
+            }
+        };
+        if !is_member {
+            return Err(if addresses.is_to_link_local() {
+                DropReason::LinkLocal
+            } else {
+                DropReason::VlanIngress
+            });
+        }
+        let class = self.classifier.classify(port.trust, port.default_class, tags, head);
+        Ok(Arrival { now, ingress, vlan, vlan_key, tags, class, addresses })
+    }
+
+    /// What becomes of a frame that has arrived, whatever it is.
+    #[inline(never)]
+    pub(super) fn handle<S: FrameStore>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+        ingress: PortId,
+        frame: ParkedFrame,
+    ) {
+        let len_bytes = frame.len_bytes();
+        let arrival = match self.inspect(now, ingress, len_bytes, store.head(&frame)) {
+            Ok(arrival) => arrival,
+            Err(reason) => return self.refuse(store, ingress, reason, frame),
+        };
+        let Some(egress) = self.look_up(&arrival) else {
+            port_mut(&mut self.ports, ingress).counters.received(len_bytes);
+            return self.flood(store, arrival, frame);
+        };
+        let tag = self.tag_change(&arrival, egress);
+        let port = port_mut(&mut self.ports, ingress);
+        port.counters.received(len_bytes);
+        if port.flood {
+            let source = arrival.vlan_key ^ arrival.addresses.source;
+            if !self.macs.refresh(now, source, ingress) {
+                self.learn(now, source, ingress);
+            }
+        }
+        if egress.index() == ingress.index() {
+            return self.discard(store, ingress, DropReason::SamePort, frame);
+        }
+        self.forward(store, &arrival, egress, tag, frame);
+    }
+
+    /// The port of the destination; None floods.
+    #[inline(always)]
+    pub(super) fn look_up(&self, arrival: &Arrival) -> Option<PortId> {
+        if arrival.addresses.is_to_group() {
+            return None;
+        }
+        self.macs.find(arrival.now, arrival.vlan_key ^ arrival.addresses.destination)
+    }
+
+    // It takes the whole switch, so that its address is all it needs to be given.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn learn(&mut self, now: Time, station: u64, port: PortId) {
+        self.macs.learn(now, station, port);
+    }
+
+    /// Drops a frame that has not passed inspection, which counts as received all the same.
+    #[cold]
+    #[inline(never)]
+    fn refuse<S: FrameStore>(
+        &mut self,
+        store: &mut S,
+        ingress: PortId,
+        reason: DropReason,
+        frame: ParkedFrame,
+    ) {
+        self.ports[ingress.index()].counters.received(frame.len_bytes());
+        self.discard(store, ingress, reason, frame);
+    }
+}

@@ -1,0 +1,206 @@
+//! The switch as a node: the stages that a frame passes, in their order.
+//!
+//! | file | stages |
+//! |---|---|
+//! | [`ingress`] | length, addresses and tags; group source; VLAN; class; destination; learning |
+//! | [`flood`] | group and unknown destinations: copies for all ports but one |
+//! | [`egress`] | VLAN of the egress port; link and MTU; admission by queue and memory; tag; queue |
+//! | [`transmit`] | which queue is served; out of the queue; the wire |
+//! | [`plain`] | the first three in one go, for the frame that nothing stops |
+//! | [`node`] | what drivers call; links, ledger |
+//! | [`setting`] | changes of a switch that runs |
+//!
+//! # Where a stage has its place
+//!
+//! - **A frame for the switch itself** (a MAC control frame) is known in [`Switch::handle`] once
+//!   [`Switch::inspect`] has passed it: it goes to a group address, so the plain way never has it.
+//!   What is consumed there counts as received and consumed, and neither learns nor queues.
+//! - **A frame for a router or a tunnel's end** has the switch's own station as destination: the
+//!   look-up finds it, as it finds every other station, and `handle` branches on what it found. What
+//!   such a stage rewrites it rewrites before [`Switch::forward`], which takes any port.
+//! - **Admission** is [`Egress::admit`] alone, and takes effect there: a frame that it has let in is
+//!   queued, after its tag at most. What is to be remembered for the time when the frame leaves is
+//!   its [`Meta`].
+//! - **Leaving a queue**, to the wire or dropped, is [`Egress::dequeue`] alone: it gives back what
+//!   admission took.
+//! - **What stops a queue** clears its bit in the port's open queues and then calls
+//!   [`Switch::restart`]. A port is among the ready or the waiting exactly while it has an open queue
+//!   with frames.
+//! - **Changes of a frame on its way out** are made in [`Switch::transmit`], which has the store.
+//! - **Time**: what waits has one earliest instant, and [`Node::next_deadline`] is the least of
+//!   those of all stages.
+//!
+//! What a port asks of the plain way is decided once, when it is built ([`Port::new`]): the longest
+//! plain frame is 0 bytes where a stage has to look into every frame.
+//!
+//! [`Meta`]: super::queue::Meta
+//! [`Node::next_deadline`]: crate::node::Node::next_deadline
+
+mod egress;
+mod flood;
+mod ingress;
+mod node;
+mod plain;
+mod setting;
+mod transmit;
+
+pub use setting::SwitchSetting;
+
+use self::egress::Egress;
+use super::check::SwitchConfigError;
+use super::classify::Classifier;
+use super::config::{PortConfig, QUEUES, SwitchConfig};
+use super::counters::PortCounters;
+use super::mac_table::{MacTable, MacTableCounters, key_of};
+use super::port::Port;
+use super::port_set::PortSet;
+use super::vlan::Vlans;
+use crate::frame::{FrameStore, ParkedFrame};
+use crate::ledger::DropReason;
+use crate::node::PortId;
+use crate::time::Duration;
+
+/// A switch.
+#[derive(Debug)]
+pub struct Switch {
+    config: SwitchConfig,
+    ports: Vec<Port>,
+    vlans: Vlans,
+    macs: MacTable,
+    classifier: Classifier,
+    egress: Egress,
+    /// Ports whose link is up.
+    up: PortSet,
+    replicated: u64,
+    /// Frames that [`Node::drain`](crate::node::Node::drain) gave back.
+    drained: u64,
+}
+
+impl Switch {
+    /// A switch whose links are all up and whose queues are empty.
+    ///
+    /// # Errors
+    /// [`SwitchConfigError`] for a configuration that [`SwitchConfig::check`] refuses.
+    pub fn new(config: SwitchConfig) -> Result<Self, SwitchConfigError> {
+        config.check()?;
+        let mut macs = MacTable::new(config.mac_table_entries, config.mac_ageing);
+        for (index, entry) in config.static_macs.iter().enumerate() {
+            if !macs.insert_static(key_of(entry.vlan, entry.mac.as_u64()), entry.port) {
+                return Err(SwitchConfigError::static_mac_without_place(index, entry));
+            }
+        }
+        let mut up = PortSet::default();
+        for port in 0..config.ports.len() {
+            up.insert(port);
+        }
+        let classifier = Classifier::new(&config);
+        let egress = Egress::new(&config);
+        let may_be_plain = !egress.memory.is_shared();
+        let port = |port: &PortConfig| {
+            let class = classifier.class(port.default_priority);
+            Port::new(port, class, config.overhead_bytes, may_be_plain)
+        };
+        Ok(Self {
+            ports: config.ports.iter().map(port).collect(),
+            vlans: Vlans::new(&config),
+            macs,
+            egress,
+            classifier,
+            up,
+            replicated: 0,
+            drained: 0,
+            config,
+        })
+    }
+
+    /// What the switch was built from, with the settings that were made since.
+    pub const fn config(&self) -> &SwitchConfig {
+        &self.config
+    }
+
+    /// The counters of a port.
+    ///
+    /// # Panics
+    /// When there is no such port.
+    pub fn port_counters(&self, port: PortId) -> &PortCounters {
+        &self.ports[port.index()].counters
+    }
+
+    /// Bytes in each queue of a port.
+    ///
+    /// # Panics
+    /// When there is no such port.
+    pub fn queue_bytes(&self, port: PortId) -> [u64; QUEUES] {
+        self.ports[port.index()].queues.each_ref().map(|queue| queue.bytes())
+    }
+
+    /// Sending time of a port that a late driver could not use, in sum.
+    ///
+    /// # Panics
+    /// When there is no such port.
+    pub fn credit_expired(&self, port: PortId) -> Duration {
+        self.ports[port.index()].line.credit_expired()
+    }
+
+    /// Whether the link of a port is up.
+    pub const fn is_up(&self, port: PortId) -> bool {
+        self.up.contains(port.index())
+    }
+
+    /// Packet memory in use, in bytes of whole cells.
+    pub const fn buffer_bytes(&self) -> u64 {
+        self.egress.memory.bytes()
+    }
+
+    /// The most packet memory that was ever in use, in bytes of whole cells.
+    pub const fn buffer_bytes_max(&self) -> u64 {
+        self.egress.memory.bytes_max()
+    }
+
+    /// What the MAC table has learned and forgotten.
+    pub const fn mac_table_counters(&self) -> MacTableCounters {
+        self.macs.counters()
+    }
+
+    /// Stations in the MAC table, static ones included.
+    pub const fn stations(&self) -> usize {
+        self.macs.len()
+    }
+
+    /// Drops a frame that is in no queue, at the port where that counts.
+    #[cold]
+    #[inline(never)]
+    fn discard<S: FrameStore>(
+        &mut self,
+        store: &mut S,
+        port: PortId,
+        reason: DropReason,
+        frame: ParkedFrame,
+    ) {
+        self.ports[port.index()].counters.dropped(reason);
+        store.release(frame.into_frame());
+    }
+}
+
+/// The port, without what an index keeps ready for its message.
+#[inline(always)]
+fn port_of(ports: &[Port], port: PortId) -> &Port {
+    match ports.get(port.index()) {
+        Some(state) => state,
+        None => no_such_port(port),
+    }
+}
+
+#[inline(always)]
+fn port_mut(ports: &mut [Port], port: PortId) -> &mut Port {
+    match ports.get_mut(port.index()) {
+        Some(state) => state,
+        None => no_such_port(port),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn no_such_port(port: PortId) -> ! {
+    panic!("the switch has no port {}", port.0)
+}

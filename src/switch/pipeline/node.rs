@@ -1,0 +1,98 @@
+//! What drivers call.
+
+use super::{Switch, port_mut};
+use crate::frame::{Frame, FrameStore, ParkedFrame};
+use crate::ledger::{DropReason, Ledger};
+use crate::node::{Node, PortId, Transmission};
+use crate::time::Time;
+
+impl<S: FrameStore> Node<S> for Switch {
+    // On its own it has all registers.
+    #[inline(never)]
+    fn on_frame(&mut self, now: Time, store: &mut S, port: PortId, frame: Frame) {
+        self.pass(now, store, port, ParkedFrame::new(frame));
+    }
+
+    fn on_timer(&mut self, now: Time, _store: &mut S) {
+        self.macs.sweep(now);
+    }
+
+    #[inline]
+    fn next_ready_port(&mut self, now: Time) -> Option<PortId> {
+        self.egress.ready.advance(now);
+        self.egress.ready.first()
+    }
+
+    #[inline]
+    fn poll_transmit(&mut self, now: Time, _store: &mut S, port: PortId) -> Option<Transmission> {
+        self.egress.ready.advance(now);
+        if !self.egress.ready.is_ready(port) {
+            return None;
+        }
+        self.egress.ready.disarm(port);
+        Some(self.transmit(now, port))
+    }
+
+    #[inline(always)]
+    fn poll_next(&mut self, now: Time, _store: &mut S) -> Option<(PortId, Transmission)> {
+        self.egress.ready.advance(now);
+        let port = self.egress.ready.pop()?;
+        Some((port, self.transmit(now, port)))
+    }
+
+    #[inline]
+    fn next_deadline(&self) -> Time {
+        self.egress.ready.next_deadline().min(self.macs.next_deadline())
+    }
+
+    fn on_link(&mut self, now: Time, store: &mut S, port: PortId, up: bool) {
+        let state = port_mut(&mut self.ports, port);
+        if state.is_up() == up {
+            return;
+        }
+        state.set_up(up);
+        if up {
+            self.up.insert(port.index());
+        } else {
+            self.up.remove(port.index());
+            while let Some(queue) = state.backlog.checked_ilog2() {
+                let (frame, _) = self.egress.dequeue(state, port, queue);
+                state.counters.dropped(DropReason::LinkDown);
+                store.release(frame.into_frame());
+            }
+            // Its stations may come back by another way; until they do, frames for them are flooded.
+            self.macs.flush(Some(port));
+        }
+        self.restart(now, port);
+    }
+
+    fn hold(&mut self, now: Time, port: PortId, held: bool) {
+        port_mut(&mut self.ports, port).set_held(held);
+        self.restart(now, port);
+    }
+
+    fn ledger(&self) -> Ledger {
+        let queued = self.drained + self.egress.pool.len() as u64;
+        let mut ledger = Ledger { replicated: self.replicated, queued, ..Ledger::default() };
+        for port in &self.ports {
+            ledger.received += port.counters.rx_frames;
+            ledger.transmitted += port.counters.tx_frames;
+            ledger.drops.add(&port.counters.drops);
+        }
+        ledger
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.drained == 0 && self.egress.memory.bytes() == 0
+    }
+
+    fn drain(&mut self, store: &mut S) {
+        for (id, state) in (0..).zip(&mut self.ports) {
+            while let Some(queue) = state.backlog.checked_ilog2() {
+                let (frame, _) = self.egress.dequeue(state, PortId(id), queue);
+                store.release(frame.into_frame());
+                self.drained += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The short way of a plain frame: untagged, of its port's class, between two known stations, with
+//! nothing in its way. It is the other stages in one go, to the same effect.
+
+use super::{Switch, port_mut};
+use crate::frame::{FrameStore, ParkedFrame};
+use crate::ledger::DropReason;
+use crate::node::PortId;
+use crate::switch::classify;
+use crate::switch::mac_table;
+use crate::switch::queue::{Meta, Origin};
+use crate::time::Time;
+
+impl Switch {
+    /// Takes a frame that has arrived. One that something stops goes the long way, from the first
+    /// stage that has not taken effect.
+    #[inline(always)]
+    pub(super) fn pass<S: FrameStore>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+        ingress: PortId,
+        frame: ParkedFrame,
+    ) {
+        let len_bytes = frame.len_bytes();
+        let from = port_mut(&mut self.ports, ingress);
+        if len_bytes > from.plain_bytes_max {
+            return self.handle(now, store, ingress, frame);
+        }
+        let Some(addresses) = classify::parse_plain(store.head(&frame)) else {
+            return self.handle(now, store, ingress, frame);
+        };
+        let vlan_key = from.untagged_key;
+        let destination = vlan_key ^ addresses.destination;
+        let value = match self.macs.value_at_home(destination) {
+            Some(value) => value,
+            None => self.macs.value_elsewhere(destination),
+        };
+        let Some(egress) = mac_table::port_unless_expired(value, now) else {
+            return self.handle(now, store, ingress, frame);
+        };
+        let queue = from.default_queue;
+        from.counters.received(len_bytes);
+        let source = vlan_key ^ addresses.source;
+        if !self.macs.refresh(now, source, ingress) {
+            self.learn(now, source, ingress);
+        }
+        let to = port_mut(&mut self.ports, egress);
+        let bytes = to.queue(queue).bytes_with(len_bytes);
+        let cells = self.egress.memory.cells().of_frame(len_bytes);
+        // Within what the queue and the memory have held before, there is no limit to look at and
+        // no record to keep.
+        if egress.index() == ingress.index()
+            || to.untagged_key != vlan_key
+            || !to.up_and_carries(len_bytes)
+            || !to.queue(queue).has_held(bytes)
+            || !self.egress.memory.take_again(cells)
+        {
+            return self.handle_known(now, store, ingress, frame);
+        }
+        let meta = Meta { enqueued_at: now, cells, origin: Origin::UNKNOWN };
+        self.egress.enqueue(to, egress, queue, bytes, frame, meta);
+    }
+
+    /// The long way of a frame that has been counted and learned from.
+    #[inline(never)]
+    fn handle_known<S: FrameStore>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+        ingress: PortId,
+        frame: ParkedFrame,
+    ) {
+        let head = store.head(&frame);
+        let arrival = match self.inspect(now, ingress, frame.len_bytes(), head) {
+            Ok(arrival) => arrival,
+            Err(reason) => return self.discard(store, ingress, reason, frame),
+        };
+        match self.look_up(&arrival) {
+            Some(egress) if egress != ingress => {
+                let tag = self.tag_change(&arrival, egress);
+                self.forward(store, &arrival, egress, tag, frame);
+            }
+            _ => self.discard(store, ingress, DropReason::SamePort, frame),
+        }
+    }
+}
