@@ -12,7 +12,7 @@ use super::outcome::print;
 use crate::lab::control::{Request, ask};
 use crate::lab::netns::{self, LabState, Liveness};
 use crate::lab::plan::Plan;
-use crate::lab::topology::{Clock, HostKind, Topology};
+use crate::lab::topology::{Clock, HostKind, Topology, explain_headrooms};
 use crate::lab::{graph, memory};
 
 /// Arguments of `tailwater lab`.
@@ -292,6 +292,9 @@ fn check(args: &CheckArgs) -> Result<(), Failure> {
     } else {
         print(&summary(&topology, args.verbose))?;
         if args.verbose {
+            for line in topology.switches.iter().map(explain_headrooms) {
+                print(&indented(&line))?;
+            }
             for size in &sizes {
                 print(&format!("  umem {size}\n"))?;
             }
@@ -310,6 +313,11 @@ fn check(args: &CheckArgs) -> Result<(), Failure> {
         )));
     }
     Ok(())
+}
+
+/// `text` with two spaces before each line.
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
 fn summary(topology: &Topology, verbose: bool) -> String {

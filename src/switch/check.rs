@@ -1,5 +1,7 @@
 //! What a switch refuses to be built from, and why.
 
+mod shares;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -32,6 +34,10 @@ pub enum SwitchConfigPlace {
     Switch,
     /// The port of that index.
     Port(usize),
+    /// The priority group of a port, by the indices of both.
+    Group(usize, usize),
+    /// The queue of a port, by the indices of both.
+    Queue(usize, usize),
     /// The static MAC entry of that index.
     StaticMac(usize),
 }
@@ -114,6 +120,7 @@ impl SwitchConfig {
                 }
             })?;
         }
+        self.check_shares()?;
         self.check_static_macs()
     }
 

@@ -1,5 +1,7 @@
 //! What a switch is built from.
 
+use super::memory::PortShares;
+use super::trim::TrimConfig;
 use crate::line::ETHERNET_OVERHEAD_BYTES;
 use crate::node::PortId;
 use crate::time::Duration;
@@ -58,6 +60,10 @@ pub struct PortConfig {
     pub default_priority: u8,
     /// Byte limit of each egress queue: a frame that would pass it is dropped.
     pub queue_limit_bytes: [u64; QUEUES],
+    /// Its shares of the memory: as an ingress by priority, as an egress by queue.
+    pub shares: PortShares,
+    /// Whether the node behind it is where frames are going, for the code point of trimmed ones.
+    pub is_last_hop: bool,
 }
 
 /// A MAC table entry that is never learned over and never ages.
@@ -96,6 +102,8 @@ pub struct SwitchConfig {
     pub dscp_to_priority: [u8; 64],
     /// Egress queue of each priority; queue 7 is served first.
     pub priority_to_queue: [u8; 8],
+    /// How frames are trimmed for which a queue has no room; None drops them.
+    pub trim: Option<TrimConfig>,
     /// The run's seed.
     pub seed: u64,
 }
@@ -113,6 +121,8 @@ impl PortConfig {
             trust: Trust::Pcp,
             default_priority: 0,
             queue_limit_bytes: [u64::MAX; QUEUES],
+            shares: PortShares::default(),
+            is_last_hop: false,
         }
     }
 }
@@ -138,6 +148,7 @@ impl SwitchConfig {
             pcp_to_priority: [0, 1, 2, 3, 4, 5, 6, 7],
             dscp_to_priority,
             priority_to_queue: [0, 1, 2, 3, 4, 5, 6, 7],
+            trim: None,
             seed: 1,
         }
     }

@@ -32,6 +32,8 @@ pub struct TrimConfig {
     pub dscp: u8,
     /// That of frames trimmed where the next node is their destination.
     pub last_hop_dscp: u8,
+    /// The egress queues whose frames are trimmed, as bits.
+    pub queues: u8,
     /// The priority that trimmed frames have from here on, which gives their queue.
     pub priority: u8,
     /// Whether IP and UDP lengths and checksums are set to what is left.
@@ -39,9 +41,16 @@ pub struct TrimConfig {
 }
 
 impl TrimConfig {
-    /// Trimming to 128 bytes with a DSCP for both places, into a priority.
-    pub const fn new(dscp: u8, priority: u8) -> Self {
-        Self { size_bytes: 128, dscp, last_hop_dscp: dscp, priority, updates_lengths: false }
+    /// Trimming of `queues` (bits) to 128 bytes with one DSCP for both places, into a priority.
+    pub const fn new(queues: u8, dscp: u8, priority: u8) -> Self {
+        Self {
+            size_bytes: 128,
+            dscp,
+            last_hop_dscp: dscp,
+            queues,
+            priority,
+            updates_lengths: false,
+        }
     }
 
     /// The length of a frame of `len_bytes` after trimming.
@@ -206,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_is_left_is_the_start_with_another_code_point() {
-        let config = TrimConfig { last_hop_dscp: 20, ..TrimConfig::new(16, 6) };
+        let config = TrimConfig { last_hop_dscp: 20, ..TrimConfig::new(1, 16, 6) };
         let whole = udp_v4(1_000);
         for (is_last_hop, dscp) in [(false, 16), (true, 20)] {
             let cut = trimmed(&config, &whole, is_last_hop);
@@ -229,7 +238,7 @@ mod tests {
 
     #[test]
     fn with_lengths_updated_another_parser_finds_nothing_wrong() {
-        let config = TrimConfig { updates_lengths: true, ..TrimConfig::new(16, 6) };
+        let config = TrimConfig { updates_lengths: true, ..TrimConfig::new(1, 16, 6) };
         for whole in [udp_v4(1_000), udp_v6(1_000)] {
             let cut = trimmed(&config, &whole, false);
             let sliced = SlicedPacket::from_ethernet(&cut).expect("whole headers");
@@ -257,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_checksum_of_zero_stays_zero() {
-        let config = TrimConfig { updates_lengths: true, ..TrimConfig::new(16, 6) };
+        let config = TrimConfig { updates_lengths: true, ..TrimConfig::new(1, 16, 6) };
         let mut whole = udp_v4(1_000);
         whole[18 + 20 + 6..18 + 20 + 8].fill(0);
         let cut = trimmed(&config, &whole, false);
@@ -267,7 +276,7 @@ mod tests {
     #[test]
     fn a_short_frame_passes_whole() {
         for updates_lengths in [false, true] {
-            let config = TrimConfig { updates_lengths, ..TrimConfig::new(16, 6) };
+            let config = TrimConfig { updates_lengths, ..TrimConfig::new(1, 16, 6) };
             for payload_bytes in [18, 60, 82] {
                 let whole = udp_v4(payload_bytes);
                 let cut = trimmed(&config, &whole, false);
@@ -282,7 +291,7 @@ mod tests {
 
     #[test]
     fn only_ip_packets_for_one_station_are_trimmed() {
-        let config = TrimConfig::new(16, 6);
+        let config = TrimConfig::new(1, 16, 6);
         let applies =
             |bytes: &[u8]| config.applies_to(bytes, u32::try_from(bytes.len()).expect("small"));
         let frame = udp_v4(500);

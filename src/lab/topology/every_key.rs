@@ -10,7 +10,7 @@ const EVERY_KEY: &str = include_str!("../../../netns-testbed/every-key.toml");
 
 /// Each kind of table: the header that opens one, and where such tables are in a file (`*` stands for
 /// every member of a table or element of an array).
-const TABLES: [(&str, &str); 17] = [
+const TABLES: [(&str, &str); 20] = [
     ("", ""),
     ("[defaults]", "defaults"),
     ("[defaults.link]", "defaults.link"),
@@ -18,6 +18,9 @@ const TABLES: [(&str, &str); 17] = [
     ("[defaults.stream]", "defaults.stream"),
     ("[defaults.switch]", "defaults.switch"),
     ("[switch.x]", "switch.*"),
+    ("[switch.x.class.y]", "switch.*.class.*"),
+    ("[switch.x.queue.y]", "switch.*.queue.*"),
+    ("[switch.x.trim]", "switch.*.trim"),
     ("[switch.x.port.y]", "switch.*.port.*"),
     ("[switch.x.port.y.vlan]", "switch.*.port.*.vlan"),
     ("[host.x]", "host.*"),
@@ -71,6 +74,12 @@ fn the_example_uses_every_key_and_holds() {
         ("defaults.switch", "pcp_to_priority"),
         ("defaults.switch", "dscp_to_priority"),
         ("defaults.switch", "priority_to_queue"),
+        ("defaults.switch", "buffer_profile"),
+        ("defaults.switch", "lossless"),
+        ("defaults.switch", "peer_response"),
+        ("defaults.switch", "trim"),
+        ("defaults.switch", "class"),
+        ("defaults.switch", "queue"),
     ];
     for (header, at) in TABLES {
         let path: Vec<&str> = at.split('.').filter(|step| !step.is_empty()).collect();

@@ -8,7 +8,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::Deserialize;
 
+use super::shares::{HeadroomSize, ResponseTime};
 use super::value::{ByteCount, OneOrMany, Ppb, Q, S};
+use crate::switch::memory::Alpha;
 use crate::time::Duration;
 use crate::units::{AnyRate, Bytes, Rate};
 use crate::wire::MacAddr;
@@ -108,6 +110,14 @@ pub(super) struct SwitchTable {
     pub(super) core: Option<S<u32>>,
     pub(super) io_workers: Option<S<u32>>,
     pub(super) io_cores: Option<S<Vec<u32>>>,
+    pub(super) buffer_profile: Option<BufferProfileName>,
+    pub(super) lossless: Option<S<Vec<u8>>>,
+    pub(super) peer_response: Option<Q<ResponseTime>>,
+    pub(super) trim: Option<S<TrimTable>>,
+    #[serde(default)]
+    pub(super) class: BTreeMap<S<String>, ClassTable>,
+    #[serde(default)]
+    pub(super) queue: BTreeMap<S<String>, QueueTable>,
     #[serde(default)]
     pub(super) port: BTreeMap<S<String>, PortTable>,
 }
@@ -122,6 +132,46 @@ pub(super) struct PortTable {
     pub(super) mtu: Option<S<ByteCount>>,
     pub(super) rate: Option<Q<Rate>>,
     pub(super) queue_limit: Option<S<OneOrMany<Bytes>>>,
+    pub(super) lossless: Option<S<Vec<u8>>>,
+    pub(super) peer_response: Option<Q<ResponseTime>>,
+    #[serde(default)]
+    pub(super) class: BTreeMap<S<String>, ClassTable>,
+    #[serde(default)]
+    pub(super) queue: BTreeMap<S<String>, QueueTable>,
+}
+
+/// `[switch.NAME.class.N]`: a priority at ingress ports.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClassTable {
+    pub(super) min: Option<Q<Bytes>>,
+    pub(super) dt_alpha: Option<Q<Alpha>>,
+    pub(super) limit: Option<Q<Bytes>>,
+    pub(super) xoff: Option<Q<Bytes>>,
+    pub(super) xon: Option<Q<Bytes>>,
+    pub(super) xon_offset: Option<Q<Bytes>>,
+    pub(super) headroom: Option<Q<HeadroomSize>>,
+}
+
+/// `[switch.NAME.queue.N]`: a queue of egress ports.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct QueueTable {
+    pub(super) min: Option<Q<Bytes>>,
+    pub(super) dt_alpha: Option<Q<Alpha>>,
+    pub(super) limit: Option<Q<Bytes>>,
+}
+
+/// `[switch.NAME.trim]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TrimTable {
+    pub(super) queues: S<Vec<u8>>,
+    pub(super) size: Option<Q<Bytes>>,
+    pub(super) dscp: S<u8>,
+    pub(super) last_hop_dscp: Option<S<u8>>,
+    pub(super) priority: Option<S<u8>>,
+    pub(super) lengths: Option<LengthsName>,
 }
 
 /// `vlan = { access = 10 }` or `vlan = { trunk = [10, 20], native = 1 }`.
@@ -256,6 +306,20 @@ pub(super) enum HostKindName {
 pub(super) enum ForwardingName {
     Learning,
     Static,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum BufferProfileName {
+    Dcqcn,
+}
+
+/// What trimmed packets say of their length.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum LengthsName {
+    Kept,
+    Updated,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

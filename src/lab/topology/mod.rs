@@ -14,6 +14,7 @@ mod options;
 mod order;
 mod paths;
 mod resolve;
+mod shares;
 mod streams;
 mod switches;
 mod value;
@@ -27,6 +28,7 @@ use std::path::Path;
 
 pub use error::{Issue, TopologyError};
 pub use order::natural;
+pub use shares::{ExplainedHeadroom, explain_headrooms};
 pub use value::{Ppb, PpbError};
 
 use crate::cli::Failure;
@@ -107,6 +109,8 @@ pub struct SwitchNode {
     pub forwarding: Forwarding,
     /// The core it must run on.
     pub core: Option<u32>,
+    /// The headrooms that were computed: `headroom = "auto"`.
+    pub headrooms: Vec<ExplainedHeadroom>,
     /// The I/O workers that serve its ports' rings, in turn: for each, the core it must run on.
     pub io_workers: Vec<Option<u32>>,
 }
@@ -283,6 +287,9 @@ pub struct LabOptions {
     pub allow_default_route: bool,
 }
 
+/// Descriptors of a ring by the free clock, unless the file says otherwise.
+const FREE_RING_ENTRIES: u32 = 2_048;
+
 impl Default for LabOptions {
     fn default() -> Self {
         Self {
@@ -424,7 +431,7 @@ impl Topology {
     pub fn ring_entries(&self) -> u32 {
         self.lab.ring_entries.unwrap_or_else(|| match self.run.clock {
             Clock::Gated => memory::gated_ring_entries(self),
-            Clock::Free => 2_048,
+            Clock::Free => FREE_RING_ENTRIES,
         })
     }
 

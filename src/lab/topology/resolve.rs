@@ -9,8 +9,8 @@ use super::error::Issue;
 use super::file::{File, HostTable, SwitchTable};
 use super::value::{ByteCount, Q, S};
 use super::{
-    Attachment, External, HostKind, Impairment, Link, LinkEnd, NodeId, Topology, announce, natural,
-    paths, streams,
+    Attachment, External, FREE_RING_ENTRIES, HostKind, Impairment, Link, LinkEnd, NodeId, Topology,
+    announce, natural, paths, streams,
 };
 use crate::node::PortId;
 use crate::time::Duration;
@@ -101,6 +101,9 @@ impl<'a> Resolver<'a> {
         paths::static_entries(&mut switches, &hosts, &links);
         let ours = externals.is_empty() && hosts.iter().all(|h| h.kind == HostKind::Agent);
         let run = self.run(ours, &links, &switches, &hosts);
+        let lab = self.lab_options();
+        let ring_entries = lab.ring_entries.unwrap_or(FREE_RING_ENTRIES);
+        self.shares(&mut switches, &hosts, &links, run.clock, ring_entries);
         let streams = streams::streams(self, &mut hosts, &switches, &links, run.duration);
         let faults = streams::faults(self, &links);
         let expectations = streams::expectations(self);
@@ -109,7 +112,7 @@ impl<'a> Resolver<'a> {
             name: self.file.name.get_ref().clone(),
             seed: self.seed,
             run,
-            lab: self.lab_options(),
+            lab,
             switches,
             hosts,
             links,

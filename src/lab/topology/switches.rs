@@ -5,6 +5,7 @@ use toml::Spanned;
 use super::error::Issue;
 use super::file::{ForwardingName, PortTable, SwitchTable, TrustName, VlanTable};
 use super::resolve::{Kind, LINK_RATE, Resolver, Uses, address, plain, value};
+use super::shares;
 use super::value::{OneOrMany, S};
 use super::{Attachment, External, Forwarding, Link, NodeId, SwitchNode, natural};
 use crate::node::PortId;
@@ -99,6 +100,7 @@ impl<'a> Resolver<'a> {
                 attachments,
                 forwarding,
                 core: plain(table.core.as_ref()),
+                headrooms: Vec::new(),
                 io_workers,
             });
         }
@@ -127,7 +129,11 @@ impl<'a> Resolver<'a> {
             if let Err(error) = switch.config.check() {
                 let span = self.span_of(table, &switch.config, &error);
                 let span = span.unwrap_or_else(|| name.span());
-                self.issue(Issue::new(span, error.to_string()));
+                let mut issue = Issue::new(span, error.to_string());
+                if error.field == "buffer_bytes" {
+                    issue.help = shares::largest_headroom(switch);
+                }
+                self.issue(issue);
             }
         }
     }
@@ -140,13 +146,19 @@ impl<'a> Resolver<'a> {
         error: &SwitchConfigError,
     ) -> Option<std::ops::Range<usize>> {
         let own = match error.place {
-            SwitchConfigPlace::Port(index) => {
+            SwitchConfigPlace::Port(index)
+            | SwitchConfigPlace::Group(index, _)
+            | SwitchConfigPlace::Queue(index, _) => {
                 let port = config.ports.get(index).map(|port| port.name.as_str());
                 table.port.iter().find(|(key, _)| port == Some(key.get_ref())).map(|(_, own)| own)
             }
             SwitchConfigPlace::Switch | SwitchConfigPlace::StaticMac(_) => None,
         };
         let defaults = &self.file.defaults.switch;
+        let shares = self.span_of_share(table, own, error);
+        if shares.is_some() {
+            return shares;
+        }
         match error.field {
             "queue_limit_bytes" => own
                 .and_then(|own| own.queue_limit.as_ref())

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use proptest::prelude::*;
 
 use super::*;
-use crate::switch::VlanMode;
+use crate::switch::memory::Alpha;
+use crate::switch::{PortConfig, VlanMode};
 use crate::units::{AnyRate, FrameRate};
 
 const TWO: &str = r#"
@@ -50,6 +51,69 @@ fn a_switch_that_contradicts_itself_is_refused_at_its_place() {
         ("port = { 1 = { rate = \"9Tbps\" } }", "\"9Tbps\"", "at most 8Tbps"),
         ("port = { 1 = { queue_limit = \"2B\" } }", "\"2B\"", "queue 0 holds 2 bytes"),
         ("forwarding = \"static\"\nmac_table_entries = 1", "1", "static entries"),
+        ("lossless = [3]\nclass = { 3 = { xoff = \"1500B\" } }", "\"1500B\"", "holds no frame"),
+        (
+            "lossless = [3]\nclass = { 3 = { xoff = \"9KB\", xon = \"9KB\" } }",
+            "\"9KB\"",
+            "not below",
+        ),
+        ("class = { 0 = { limit = \"1KB\" } }", "\"1KB\"", "holds no frame"),
+        (
+            "buffer = \"10KB\"\nclass = { 0 = { dt_alpha = \"1/8\" } }",
+            "\"1/8\"",
+            "1/8 of the 9984 bytes that are shared is 1248 bytes at most",
+        ),
+        (
+            "buffer = \"10KB\"\nqueue = { 2 = { dt_alpha = \"1/16\" } }",
+            "\"1/16\"",
+            "queue 2: dt_alpha: 1/16 of the 9984 bytes",
+        ),
+        (
+            "buffer = \"50KB\"\nlossless = [3, 4]",
+            "\"50KB\"",
+            "too few for 4 headrooms with 54080 bytes in all",
+        ),
+        (
+            "buffer = \"90KB\"\nclass = { 1 = { min = \"50KB\" } }",
+            "\"90KB\"",
+            "minima of groups with 100256 and of queues with 0",
+        ),
+        (
+            "lossless = [3]\nqueue = { 3 = { limit = \"1MB\" } }",
+            "\"1MB\"",
+            "would drop them at its limit",
+        ),
+        (
+            "lossless = [3]\nqueue = { 3 = { dt_alpha = \"8\" } }",
+            "\"8\"",
+            "would drop them at its limit",
+        ),
+        (
+            "lossless = [3]\ntrim = { queues = [3], dscp = 16 }",
+            "{ queues = [3], dscp = 16 }",
+            "queue 3 takes frames of a lossless priority",
+        ),
+        (
+            "lossless = [6]\ntrim = { queues = [0], dscp = 16 }",
+            "{ queues = [0], dscp = 16 }",
+            "priority 6 is lossless",
+        ),
+        (
+            "trim = { queues = [6], dscp = 16 }",
+            "{ queues = [6], dscp = 16 }",
+            "takes the trimmed frames, and is trimmed itself",
+        ),
+        (
+            "trim = { queues = [0], dscp = 16, size = \"1KB\" }",
+            "{ queues = [0], dscp = 16, size = \"1KB\" }",
+            "64 to 256",
+        ),
+        ("trim = { queues = [0], dscp = 64 }", "{ queues = [0], dscp = 64 }", "DSCP 64: 0 to 63"),
+        ("class = { 3 = { xoff = \"1MB\" } }", "\"1MB\"", "is not lossless here"),
+        ("lossless = [3]\nclass = { 3 = { limit = \"1MB\" } }", "\"1MB\"", "not limited"),
+        ("lossless = [8]", "[8]", "a priority is 0 to 7, not 8"),
+        ("class = { 9 = { min = \"1KB\" } }", "9", "a priority is 0 to 7"),
+        ("trim = { queues = [8], dscp = 16 }", "[8]", "a queue is 0 to 7"),
     ] {
         let text = TWO.replace("[switch.s1]", &format!("[switch.s1]\n{switch}"));
         let error = Topology::parse("test.toml", &text).expect_err(switch);
@@ -295,4 +359,91 @@ proptest! {
         let text = format!("{}{insert}{}", &LEAF_SPINE[..at], &LEAF_SPINE[end..]);
         let _ = Topology::parse("x", &text).map_err(|error| error.render(false, false));
     }
+}
+
+/// A priority's shares come from the nearest table that says something, and from defaults.
+#[test]
+fn shares_are_resolved_from_the_nearest_table() {
+    let switch = r#"
+[defaults.switch]
+class = { 3 = { min = "1KB", xon = "2KB" }, 0 = { limit = "300KB" } }
+queue_limit = "1MB"
+[switch.s1]
+lossless = [3]
+class = { 3 = { xoff = "500KB" } }
+[switch.s1.port.2]
+lossless = [3, 4]
+class = { 3 = { min = "5KB", headroom = "60KB", xon_offset = "1KB" } }
+[switch.s1.port.1.queue.0]
+limit = "2MB"
+dt_alpha = "1/4"
+"#;
+    let text = TWO.replace("[switch.s1]", switch);
+    let config = &parse(&text).switches[0].config;
+    let [one, two] = [0, 1].map(|port: usize| &config.ports[port]);
+    let lossless = |port: &PortConfig, priority: usize| {
+        port.shares.groups[priority].lossless.expect("lossless")
+    };
+    assert_eq!((one.shares.lossless_mask(), two.shares.lossless_mask()), (1 << 3, 3 << 3));
+    assert_eq!(one.shares.groups[3].threshold.static_bytes, Some(500_000));
+    assert_eq!(one.shares.groups[3].threshold.dt_alpha, None, "xoff stands alone");
+    assert_eq!(two.shares.groups[4].threshold.dt_alpha, Some(Alpha::ONE), "where nothing is said");
+    assert_eq!((one.shares.groups[3].min_bytes, two.shares.groups[3].min_bytes), (1_000, 5_000));
+    assert_eq!((lossless(one, 3).xon_bytes, lossless(two, 3).xon_bytes), (2_000, 2_000));
+    assert_eq!(lossless(two, 3).headroom_bytes, 60_000);
+    assert_eq!(lossless(two, 3).xon_offset_bytes, 1_000);
+    assert_eq!(lossless(one, 3).xon_offset_bytes, 2 * 1_518);
+    assert_eq!(one.shares.groups[0].threshold.static_bytes, Some(300_000));
+    assert_eq!(one.queue_limit_bytes[0], 2_000_000);
+    assert_eq!(two.queue_limit_bytes[..3], [1_000_000; 3]);
+    assert_eq!(
+        two.queue_limit_bytes[3..5],
+        [u64::MAX; 2],
+        "no limit where a lossless priority goes"
+    );
+    assert_eq!(one.shares.queues[0].threshold.dt_alpha, Alpha::from_exponent(-2));
+    assert!(one.is_last_hop);
+}
+
+/// The headroom follows the link and its far end.
+#[test]
+fn a_computed_headroom_knows_its_link() {
+    let bytes = |link: &str, more: &str| {
+        let text = TWO.replace("[switch.s1]", "[switch.s1]\nlossless = [3]");
+        let text = text.replace("\"s1:1\"]", &format!("\"s1:1\"]\n{link}"));
+        let topology = parse(&format!("{text}{more}"));
+        let switch = &topology.switches[0];
+        let explained = &switch.headrooms[0];
+        assert_eq!((explained.port, explained.priorities), (0, 1 << 3));
+        let lossless = switch.config.ports[0].shares.groups[3].lossless.expect("lossless");
+        assert_eq!(lossless.headroom_bytes, explained.headroom.bytes);
+        assert!(explain_headrooms(switch).contains("headroom of s1, ports 1"));
+        lossless.headroom_bytes
+    };
+    let near = bytes("delay = \"100ns\"", "");
+    assert!(bytes("delay = \"1us\"", "") > near);
+    assert!(bytes("delay = \"100ns\"\njitter = \"900ns\"", "") > near);
+    assert!(bytes("delay = \"100ns\"\nrate = \"100Gbps\"", "") > near);
+    assert!(bytes("delay = \"100ns\"", "[run]\nclock = \"free\"\n[lab]\nring = 64") > near);
+}
+
+#[test]
+fn the_dcqcn_profile_is_the_papers_rule() {
+    let text = TWO.replace("[switch.s1]", "[switch.s1]\nbuffer_profile = \"dcqcn\"");
+    let topology = parse(&text);
+    let port = &topology.switches[0].config.ports[0];
+    assert_eq!(Some(&port.shares), crate::switch::memory::dcqcn::DCQCN_PAPER.shares().as_ref());
+    assert!(topology.switches[0].headrooms.is_empty(), "its headroom is the paper's, not computed");
+}
+
+#[test]
+fn a_headroom_that_does_not_fit_is_refused_with_its_arithmetic() {
+    let text = TWO
+        .replace("[switch.s1]", "[switch.s1]\nlossless = [3]\nbuffer = \"3MB\"")
+        .replace("[[link]]", "[[link]]\nrate = \"400Gbps\"\ndelay = \"10us\"");
+    let error = Topology::parse("test.toml", &text).expect_err("too large");
+    let issue = &error.issues[0];
+    let help = issue.help.as_deref().expect("the lines");
+    assert!(help.contains("in frames of 60 bytes (1 cell for 84 of wire)"), "{help}");
+    assert!(help.contains("the link, both ways"), "{help}");
 }
