@@ -95,7 +95,6 @@ impl<'a> Resolver<'a> {
         self.links_are_whole = self.issues.len() == before;
         let mut switches = self.switches(&uses, &mut links, &mut externals);
         let mut hosts = self.hosts(&uses);
-        announce::spread(&mut hosts, &switches);
         let cyclic = paths::spanning_tree(&mut switches, &links);
         self.forwarding_is_uniform(&switches, cyclic);
         paths::static_entries(&mut switches, &hosts, &links);
@@ -104,6 +103,7 @@ impl<'a> Resolver<'a> {
         let lab = self.lab_options();
         let ring_entries = lab.ring_entries.unwrap_or(FREE_RING_ENTRIES);
         self.shares(&mut switches, &hosts, &links, run.clock, ring_entries);
+        announce::spread(&mut hosts, &switches);
         let streams = streams::streams(self, &mut hosts, &switches, &links, run.duration);
         let faults = streams::faults(self, &links);
         let expectations = streams::expectations(self);
