@@ -34,7 +34,7 @@ fn hosts_at_once(switch: &SwitchNode) -> u64 {
     let host_bytes: u64 = FRAMES_BYTES.iter().map(|bytes| bytes.div_ceil(cell) * cell).sum();
     let used = switch.attachments.iter().filter(|used| **used != Attachment::None).count() as u64;
     let copies = used.saturating_sub(1).max(1);
-    let of_memory = config.buffer_bytes / 2 / (host_bytes * copies);
+    let of_memory = config.shared_bytes() / 2 / (host_bytes * copies);
     let limits = config.ports.iter().flat_map(|port| port.queue_limit_bytes);
     let of_queues = limits.min().unwrap_or(u64::MAX) / 2 / host_bytes;
     of_memory.min(of_queues).max(1)

@@ -390,7 +390,7 @@ fn class(
     if group.threshold.static_bytes.is_none() && group.threshold.dt_alpha.is_none() {
         group.threshold.dt_alpha = Some(Alpha::ONE);
     }
-    let base = base.lossless.unwrap_or(Lossless {
+    let base = base.lossless.unwrap_or_else(|| Lossless {
         headroom_bytes: auto_bytes,
         xon_bytes: 0,
         xon_offset_bytes: 2 * (u64::from(mtu_bytes) + BEYOND_MTU_BYTES),

@@ -26,6 +26,11 @@ impl SwitchConfig {
         taken.fold(0, |mask, (_, queue)| mask | 1_u8.wrapping_shl(u32::from(*queue)))
     }
 
+    /// Memory beside all minima and headrooms, in bytes of whole cells; zero when they do not fit.
+    pub fn shared_bytes(&self) -> u64 {
+        self.common_cells().map_or(0, |cells| cells * u64::from(self.cell_bytes))
+    }
+
     pub(super) fn check_shares(&self) -> Result<(), SwitchConfigError> {
         let error = |place, label: String, (field, problem): Problem| SwitchConfigError {
             place,
