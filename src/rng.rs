@@ -26,16 +26,20 @@ impl Rng {
 
     /// A uniform integer in `0..bound`, without bias (Lemire 2019). `bound` 0 gives 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        if bound == 0 {
-            return 0;
-        }
-        let threshold = bound.wrapping_neg() % bound;
-        loop {
-            let product = u128::from(self.next_u64()) * u128::from(bound);
-            if low(product) >= threshold {
-                return high(product);
+        let mut product = self.scaled(bound);
+        // Only a low word below the bound may be one too many, and only then is it worth a division.
+        if low(product) < bound {
+            let threshold = bound.wrapping_neg() % bound;
+            while low(product) < threshold {
+                product = self.scaled(bound);
             }
         }
+        high(product)
+    }
+
+    /// 64 uniform bits times `bound`.
+    fn scaled(&mut self, bound: u64) -> u128 {
+        u128::from(self.next_u64()) * u128::from(bound)
     }
 
     /// True with probability `ppb` in 1,000,000,000.

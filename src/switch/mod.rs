@@ -1,5 +1,6 @@
 //! The switch: one pure state machine, a pipeline with one file a stage.
 
+pub mod balance;
 mod check;
 mod classify;
 pub mod config;
