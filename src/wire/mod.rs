@@ -6,6 +6,7 @@
 
 pub mod arp;
 pub mod checksum;
+pub mod ecn;
 pub mod ecn_tunnel;
 pub mod ethernet;
 pub mod icmp_error;

@@ -6,6 +6,7 @@ use super::MemberId;
 use super::hash::{FlowHash, HashAlgorithm};
 use super::key::{Fields, Flow, FlowKey};
 use crate::node::PortId;
+use crate::rng::Rng;
 use crate::time::Duration;
 use crate::units::Rate;
 
@@ -48,18 +49,22 @@ pub struct HashConfig {
     pub fields: Fields,
     /// The algorithm.
     pub algorithm: HashAlgorithm,
-    /// Its seed.
-    pub seed: u32,
+    /// Its seed; None draws one from the switch's generator, so that no two switches have the same.
+    pub seed: Option<u32>,
 }
 
 impl HashConfig {
     /// Murmur3 over the five-tuple.
     pub const fn new(seed: u32) -> Self {
-        Self { fields: Fields::FIVE_TUPLE, algorithm: HashAlgorithm::Murmur3, seed }
+        Self { fields: Fields::FIVE_TUPLE, algorithm: HashAlgorithm::Murmur3, seed: Some(seed) }
     }
 
-    pub(super) fn build(&self) -> FlowHash {
-        FlowHash::new(self.fields, self.algorithm, self.seed)
+    pub(super) fn build(&self, rng: &mut Rng) -> FlowHash {
+        let seed = self.seed.unwrap_or_else(|| {
+            let [a, b, c, d, ..] = rng.next_u64().to_le_bytes();
+            u32::from_le_bytes([a, b, c, d])
+        });
+        FlowHash::new(self.fields, self.algorithm, seed)
     }
 }
 

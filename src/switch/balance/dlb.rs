@@ -1,7 +1,7 @@
 //! Dynamic load balancing by the quality of members: for every frame (spray), for every flowlet
 //! (eligible), or once for each flow (fixed).
 
-use super::config::{DlbMode, FlowletConfig, HashConfig, QualityConfig};
+use super::config::{DlbMode, FlowletConfig, QualityConfig};
 use super::flowlet::Flowlets;
 use super::hash::FlowHash;
 use super::key::Packet;
@@ -21,7 +21,7 @@ pub struct Dlb {
 impl Dlb {
     pub(super) fn new(
         mode: DlbMode,
-        hash: &HashConfig,
+        flow: FlowHash,
         flowlets: &FlowletConfig,
         quality: &QualityConfig,
         members: &Members,
@@ -31,8 +31,7 @@ impl Dlb {
             DlbMode::Eligible => Some(flowlets.idle),
             DlbMode::Fixed => Some(Duration::MAX),
         };
-        let flows =
-            idle.map(|idle| (hash.build(), Flowlets::new(&FlowletConfig { idle, ..*flowlets })));
+        let flows = idle.map(|idle| (flow, Flowlets::new(&FlowletConfig { idle, ..*flowlets })));
         Self { quality: Quality::new(quality, members), flows }
     }
 }
@@ -64,7 +63,7 @@ impl PathChoice for Dlb {
 
 #[cfg(test)]
 mod tests {
-    use super::super::config::Method;
+    use super::super::config::{HashConfig, Method};
     use super::super::trial::Trial;
     use super::*;
     use crate::node::PortId;

@@ -1,7 +1,6 @@
 //! Equal-cost multipath (RFC 2991, modulo-N hash): the hash of the flow, modulo the live members,
 //! each counted as often as its weight says. A failure may move any flow.
 
-use super::config::HashConfig;
 use super::hash::FlowHash;
 use super::key::Packet;
 use super::{Loads, MemberId, Members, PathChoice};
@@ -15,8 +14,8 @@ pub struct Ecmp {
 }
 
 impl Ecmp {
-    pub(super) fn new(hash: &HashConfig) -> Self {
-        Self { flow: hash.build() }
+    pub(super) fn new(flow: FlowHash) -> Self {
+        Self { flow }
     }
 
     /// The member of a frame.
@@ -44,18 +43,17 @@ impl PathChoice for Ecmp {
 
 #[cfg(test)]
 mod tests {
-    use super::super::config::{GroupConfig, MemberConfig, Method};
+    use super::super::config::{GroupConfig, HashConfig, MemberConfig, Method};
     use super::super::hash::HashAlgorithm;
     use super::super::key::Fields;
     use super::super::trial::{Trial, assert_spread};
-    use super::*;
     use crate::node::PortId;
     use crate::units::Rate;
 
     const WITH_QP: Fields = Fields::FIVE_TUPLE.and(Fields::DESTINATION_QP);
 
     fn ecmp(fields: Fields, algorithm: HashAlgorithm, seed: u32) -> Method {
-        Method::Ecmp(HashConfig { fields, algorithm, seed })
+        Method::Ecmp(HashConfig { fields, algorithm, seed: Some(seed) })
     }
 
     #[test]

@@ -53,7 +53,8 @@ macro_rules! each {
 }
 
 impl Group {
-    /// A group whose members are all up. `rng` gives the spray its first turn.
+    /// A group whose members are all up. `rng` gives a hash without a seed one, and the spray its
+    /// first turn.
     ///
     /// # Errors
     /// What [`GroupConfig::check`] refuses.
@@ -61,20 +62,24 @@ impl Group {
         config.check()?;
         let members = Members::new(config);
         let choice = match &config.method {
-            Method::Ecmp(hash) => Choice::Ecmp(Ecmp::new(hash)),
+            Method::Ecmp(hash) => Choice::Ecmp(Ecmp::new(hash.build(rng))),
             Method::Resilient { hash, buckets } => {
-                Choice::Resilient(Resilient::new(hash, *buckets, &members))
+                Choice::Resilient(Resilient::new(hash.build(rng), *buckets, &members))
             }
-            Method::Lbn { indices, form, hash } => Choice::Lbn(Lbn::new(indices, *form, hash)),
+            Method::Lbn { indices, form, hash } => {
+                Choice::Lbn(Lbn::new(indices, *form, hash.build(rng)))
+            }
             Method::SprayRoundRobin => Choice::SprayRoundRobin(SprayRoundRobin::new(&members, rng)),
             Method::SprayRandom => Choice::SprayRandom(SprayRandom),
             Method::Dlb { mode, hash, flowlets, quality } => {
-                Choice::Dlb(Box::new(Dlb::new(*mode, hash, flowlets, quality, &members)))
+                Choice::Dlb(Box::new(Dlb::new(*mode, hash.build(rng), flowlets, quality, &members)))
             }
-            Method::LetFlow { hash, flowlets } => Choice::LetFlow(LetFlow::new(hash, flowlets)),
+            Method::LetFlow { hash, flowlets } => {
+                Choice::LetFlow(LetFlow::new(hash.build(rng), flowlets))
+            }
             Method::Drill { samples, memory } => Choice::Drill(Drill::new(*samples, *memory)),
             Method::PathNavigation { flows, hash } => {
-                Choice::PathNavigation(PathNavigation::new(flows, hash))
+                Choice::PathNavigation(PathNavigation::new(flows, hash.build(rng)))
             }
         };
         Ok(Self { members, choice })
@@ -178,6 +183,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
         /// Whatever happens, and by every method: a member that is up is chosen as long as there is
         /// one, nobody gets a frame after it went down, and every frame is counted.
         #[test]

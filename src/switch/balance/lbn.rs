@@ -2,8 +2,9 @@
 //! member of that index modulo the size of the group. Ports of one leaf therefore share the uplinks
 //! evenly whatever their flows are. Frames that come by other ports are spread by ECMP.
 
-use super::config::{HashConfig, LbnForm};
+use super::config::LbnForm;
 use super::ecmp::Ecmp;
+use super::hash::FlowHash;
 use super::key::Packet;
 use super::members::in_turn;
 use super::{Loads, MemberId, Members, PathChoice};
@@ -24,13 +25,13 @@ pub struct Lbn {
 }
 
 impl Lbn {
-    pub(super) fn new(indices: &[(PortId, u16)], form: LbnForm, hash: &HashConfig) -> Self {
+    pub(super) fn new(indices: &[(PortId, u16)], form: LbnForm, flow: FlowHash) -> Self {
         let len = indices.iter().map(|(port, _)| port.index() + 1).max().unwrap_or(0);
         let mut table = vec![NO_INDEX; len];
         for (port, index) in indices {
             table[port.index()] = *index;
         }
-        Self { indices: table, form, others: Ecmp::new(hash) }
+        Self { indices: table, form, others: Ecmp::new(flow) }
     }
 }
 
@@ -64,7 +65,7 @@ impl PathChoice for Lbn {
 
 #[cfg(test)]
 mod tests {
-    use super::super::config::Method;
+    use super::super::config::{HashConfig, Method};
     use super::super::trial::{Trial, assert_spread, flow_frame, packet};
     use super::*;
     use proptest::prelude::*;

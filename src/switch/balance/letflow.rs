@@ -1,7 +1,7 @@
 //! LetFlow (E. Vanini and others, NSDI 2017): a flow that pauses takes a random member. Flowlets
 //! shrink on slow paths and grow on fast ones, which balances without any measurement.
 
-use super::config::{FlowletConfig, HashConfig};
+use super::config::FlowletConfig;
 use super::flowlet::Flowlets;
 use super::hash::FlowHash;
 use super::key::Packet;
@@ -18,8 +18,8 @@ pub struct LetFlow {
 }
 
 impl LetFlow {
-    pub(super) fn new(hash: &HashConfig, flowlets: &FlowletConfig) -> Self {
-        Self { flow: hash.build(), flowlets: Flowlets::new(flowlets) }
+    pub(super) fn new(flow: FlowHash, flowlets: &FlowletConfig) -> Self {
+        Self { flow, flowlets: Flowlets::new(flowlets) }
     }
 }
 
@@ -42,7 +42,7 @@ impl PathChoice for LetFlow {
 
 #[cfg(test)]
 mod tests {
-    use super::super::config::Method;
+    use super::super::config::{HashConfig, Method};
     use super::super::trial::{Trial, assert_spread};
     use super::*;
     use crate::node::PortId;

@@ -2,7 +2,7 @@
 //!
 //! A group is a link aggregation group, whose members are ports, or a routed group, whose members
 //! are next hops, each reached through one port. A [`Group`] holds its [`Members`] and one
-//! [`Method`](config::Method). Every method answers one question, [`PathChoice::choose`], from the
+//! [`Method`]. Every method answers one question, [`PathChoice::choose`], from the
 //! same things: the packet, the members, what their ports are loaded with, the time, and the
 //! switch's generator.
 //!

@@ -3,7 +3,6 @@
 
 use rustc_hash::FxHashMap;
 
-use super::config::HashConfig;
 use super::hash::FlowHash;
 use super::key::{Flow, FlowKey, Packet};
 use super::{Loads, MemberId, Members, PathChoice};
@@ -18,9 +17,9 @@ pub struct PathNavigation {
 }
 
 impl PathNavigation {
-    pub(super) fn new(flows: &[(Flow, MemberId)], hash: &HashConfig) -> Self {
+    pub(super) fn new(flows: &[(Flow, MemberId)], flow: FlowHash) -> Self {
         let flows = flows.iter().map(|(flow, member)| (FlowKey::of_flow(flow), *member));
-        Self { flows: flows.collect(), others: hash.build() }
+        Self { flows: flows.collect(), others: flow }
     }
 }
 
@@ -46,7 +45,7 @@ impl PathChoice for PathNavigation {
 
 #[cfg(test)]
 mod tests {
-    use super::super::config::Method;
+    use super::super::config::{HashConfig, Method};
     use super::super::key::Fields;
     use super::super::trial::Trial;
     use super::*;
