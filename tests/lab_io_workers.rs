@@ -131,6 +131,9 @@ fn two_io_workers_carry_four_ports_of_which_one_vanishes() {
         ),
     );
     let workers = json(&["lab", "status", &name, "--json"])[0]["status"]["workers"].clone();
+    // What `check` says beforehand is what comes.
+    let file = lab.folder.path().join("lab.toml").display().to_string();
+    assert_eq!(json(&["lab", "check", &file, "--json"])["workers"], workers);
     let serves = |thread: &str| {
         let all = workers.as_array().into_iter().flatten();
         all.filter(|worker| worker["thread"] == thread).map(|w| w["serves"].clone()).next()

@@ -12,8 +12,9 @@ use super::outcome::print;
 use crate::lab::control::{Request, ask};
 use crate::lab::netns::{self, LabState, Liveness};
 use crate::lab::plan::Plan;
-use crate::lab::topology::{Clock, HostKind, Topology, explain_headrooms};
-use crate::lab::{graph, memory};
+use crate::lab::run::threads;
+use crate::lab::topology::Topology;
+use crate::lab::{describe, graph, memory};
 
 /// Arguments of `tailwater lab`.
 #[derive(Debug, Args)]
@@ -197,47 +198,26 @@ fn status(args: &StatusArgs) -> Result<(), Failure> {
         if lab["mend"].is_string() {
             line.push_str(&format!("; clear it with `{}`", text("mend")));
         }
+        line.push('\n');
         for (key, value) in lab["status"].as_object().into_iter().flatten() {
-            if key == "ports" {
-                line.push_str(&ports_text(value));
-            } else if key == "workers" {
-                line.push_str(&workers_text(value));
-            } else {
-                line.push_str(&format!("\n  {key}: {}", super::show::plain(value)));
-            }
+            line.push_str(&match key.as_str() {
+                "ports" => list(value, describe::ports),
+                "workers" => list(value, describe::threads),
+                _ => format!("  {key}: {}\n", super::show::plain(value)),
+            });
         }
-        print(&format!("{line}\n"))?;
+        print(&line)?;
     }
     Ok(())
 }
 
-/// What each thread serves, a line each.
-fn workers_text(workers: &serde_json::Value) -> String {
-    let mut text = String::new();
-    for worker in workers.as_array().into_iter().flatten() {
-        text.push_str(&format!("\n  worker {}", super::show::plain(&worker["thread"])));
-        if worker["core"].is_number() {
-            text.push_str(&format!(" on core {}", worker["core"]));
-        }
-        text.push_str(&format!(": {}", super::show::plain(&worker["serves"])));
-    }
-    text
-}
-
-/// How each port was opened, a line each.
-fn ports_text(ports: &serde_json::Value) -> String {
-    let mut text = String::new();
-    for port in ports.as_array().into_iter().flatten() {
-        let copies = if port["zero_copy"] == true { "zero-copy" } else { "copy" };
-        text.push_str(&format!(
-            "\n  port {} on {}: {}, {copies}, queues {}",
-            super::show::plain(&port["port"]),
-            super::show::plain(&port["interface"]),
-            super::show::plain(&port["mode"]),
-            port["queues"],
-        ));
-    }
-    text
+/// What an instance says of its ports or threads, as `show` does; nothing when it is of another
+/// version and says it otherwise.
+fn list<T: serde::de::DeserializeOwned>(
+    value: &serde_json::Value,
+    show: fn(&[T]) -> String,
+) -> String {
+    serde_json::from_value(value.clone()).map(|all: Vec<T>| show(&all)).unwrap_or_default()
 }
 
 /// Ends a lab that runs and waits until it has, or removes what a killed one left.
@@ -272,7 +252,8 @@ fn down(name: &str) -> Result<(), Failure> {
 
 fn check(args: &CheckArgs) -> Result<(), Failure> {
     let topology = Topology::load(&args.file)?;
-    let sizes = memory::of_lab(&topology, &Plan::of(&topology)?);
+    let plan = Plan::of(&topology)?;
+    let sizes = memory::of_lab(&topology, &plan);
     let needed: u64 = sizes.iter().map(memory::NodeChunks::umem_bytes).sum();
     let available = memory::memory_available_bytes();
     if args.json {
@@ -286,15 +267,14 @@ fn check(args: &CheckArgs) -> Result<(), Failure> {
             "{:#}\n",
             json!({ "name": topology.name, "switches": of(switches), "agents": of(agents),
                 "umem_bytes": needed, "available_bytes": available,
+                "clock": describe::clock(&topology), "workers": threads(&topology, &plan),
                 "hosts": topology.hosts.len(), "links": topology.links.len(),
                 "streams": topology.streams.len() })
         ))?;
     } else {
-        print(&summary(&topology, args.verbose))?;
+        print(&describe::summary(&topology))?;
         if args.verbose {
-            for line in topology.switches.iter().map(explain_headrooms) {
-                print(&indented(&line))?;
-            }
+            print(&describe::lab(&topology, &plan))?;
             for size in &sizes {
                 print(&format!("  umem {size}\n"))?;
             }
@@ -313,47 +293,4 @@ fn check(args: &CheckArgs) -> Result<(), Failure> {
         )));
     }
     Ok(())
-}
-
-/// `text` with two spaces before each line.
-fn indented(text: &str) -> String {
-    text.lines().map(|line| format!("  {line}\n")).collect()
-}
-
-fn summary(topology: &Topology, verbose: bool) -> String {
-    let kernel = topology.hosts.iter().filter(|host| host.kind == HostKind::Kernel).count();
-    let clock = if topology.run.clock == Clock::Gated { "gated" } else { "free" };
-    let mut out = format!(
-        "{}: {} switches, {} agent hosts, {kernel} kernel hosts, {} links, {} externals, {} streams, \
-         {} faults, {} expectations; clock {clock}\n",
-        topology.name,
-        topology.switches.len(),
-        topology.hosts.len() - kernel,
-        topology.links.len(),
-        topology.externals.len(),
-        topology.streams.len(),
-        topology.faults.len(),
-        topology.expectations.len(),
-    );
-    if !verbose {
-        return out;
-    }
-    for host in &topology.hosts {
-        let config = &host.config;
-        let v4 = config.ipv4.map(|(a, n)| format!(" {a}/{n}")).unwrap_or_default();
-        let v6 = config.ipv6.map(|(a, n)| format!(" {a}/{n}")).unwrap_or_default();
-        out.push_str(&format!("  host {} {}{v4}{v6}\n", config.name, config.mac));
-    }
-    for switch in &topology.switches {
-        for port in switch.config.ports.iter().filter(|port| !port.flood) {
-            let place = format!("{}:{}", switch.config.name, port.name);
-            out.push_str(&format!("  {place} is outside the flood tree\n"));
-        }
-        for entry in &switch.config.static_macs {
-            let port = &switch.config.ports[entry.port.index()].name;
-            let name = &switch.config.name;
-            out.push_str(&format!("  {name}: {} VLAN {} by {port}\n", entry.mac, entry.vlan));
-        }
-    }
-    out
 }

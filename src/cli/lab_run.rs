@@ -14,6 +14,7 @@ use super::driver_flags::DriverFlags;
 use super::outcome::print;
 use super::run_flags::{PreparedRun, RunFlags};
 use crate::lab::control::ControlServer;
+use crate::lab::describe;
 use crate::lab::interrupt;
 use crate::lab::netns::{self, Network};
 use crate::lab::run::{Setting, run as run_lab};
@@ -116,10 +117,15 @@ pub(super) fn drive_on(
         network.messages.iter().for_each(|message| eprintln!("{message}"));
     }
     let mut server = None;
+    let mut is_begun = false;
     let setting = Setting { plan, captures: &mut prepared.captures, network: &network, stop, stay };
     let ended = run_lab(topology, setting, &mut |handle| {
+        if flags.verbose {
+            eprint!("{}", describe::ports(handle.ports()));
+        }
         let control = RunControl::new(topology.clone(), handle, stop);
         server = Some(ControlServer::start(&topology.name, std::sync::Arc::new(control))?);
+        is_begun = true;
         match (says_ready, flags.json) {
             (false, _) => Ok(()),
             (true, false) => print("ready\n"),
@@ -130,6 +136,9 @@ pub(super) fn drive_on(
             }
         }
     });
+    if is_begun {
+        prepared.begin();
+    }
     // The network goes before the result is shown, whatever the result is.
     let cleared = network.guard.clear();
     let (finished, series) = ended?;

@@ -90,6 +90,9 @@ pub struct ReplayArgs {
     /// No messages but errors
     #[arg(long)]
     quiet: bool,
+    /// Say how the lab is made, before it runs
+    #[arg(short, long, requires = "lab", conflicts_with = "quiet")]
+    verbose: bool,
 }
 
 impl ReplayArgs {
@@ -128,6 +131,7 @@ impl ReplayArgs {
                     duration: self.duration,
                     capture: self.ports_captured.clone(),
                     quiet: self.quiet,
+                    verbose: self.verbose,
                     note: None,
                 },
             };
@@ -161,6 +165,7 @@ impl ReplayArgs {
         let chunks = run::chunks_for(&config);
         let switch = Switch::new(config).map_err(|error| Failure::Usage(error.to_string()))?;
         let replay = Replay::new(switch, ports, ingress, gap_max, chunks);
+        dir.keep();
         let finished =
             run::run(replay, &mut reader, || interrupted.load(Ordering::Relaxed), &mut files)
                 .and_then(|finished| files.finish().map(|()| finished))

@@ -69,6 +69,7 @@ impl Live<'_> {
             "# tailwater replay {name} --live {} --speed {} --loop {}\n",
             self.interface, self.speed, self.loops
         ))?;
+        dir.keep();
         // The socket is open and the directory made: nothing more needs a capability.
         privileges::forbid_new_privileges()
             .and_then(|()| privileges::drop_all())

@@ -9,6 +9,7 @@ use clap::Args;
 use super::Failure;
 use super::outcome::{OutputFlags, finish};
 use crate::lab::captures::Captures;
+use crate::lab::describe;
 use crate::lab::outcome::Finished;
 use crate::lab::plan::Plan;
 use crate::lab::series::NodeSeries;
@@ -39,6 +40,9 @@ pub struct RunFlags {
     /// No messages but errors
     #[arg(long)]
     pub quiet: bool,
+    /// Say how the nodes, links and threads are made, before the run
+    #[arg(short, long, conflicts_with = "quiet")]
+    pub verbose: bool,
     /// What the run directory's configuration says above the file
     #[arg(skip)]
     pub note: Option<String>,
@@ -74,6 +78,7 @@ impl RunFlags {
             arguments.push(format!("--capture={}", self.capture.join(",")));
         }
         arguments.extend(self.quiet.then(|| "--quiet".to_owned()));
+        arguments.extend(self.verbose.then(|| "--verbose".to_owned()));
         arguments
     }
 
@@ -101,6 +106,9 @@ impl RunFlags {
     /// A node that cannot be built, a directory or capture that cannot be made.
     pub fn prepare(&self, file: &Path, topology: &Topology) -> Result<PreparedRun, Failure> {
         let plan = Plan::of(topology)?;
+        if self.verbose {
+            eprint!("{}", describe::lab(topology, &plan));
+        }
         let dir = RunDir::create(&topology.name, self.run_dir.as_deref())?;
         dir.write_config(&self.effective_config(file)?)?;
         let wanted = &topology.run.capture;
@@ -134,6 +142,7 @@ impl RunFlags {
             seed: Some(topology.seed),
             capture: vec!["all".to_owned()],
             quiet: false,
+            verbose: false,
             ..self.clone()
         };
         format!("tailwater {verb} {} {}", file.display(), repeated.arguments().join(" "))
@@ -150,6 +159,11 @@ impl RunFlags {
 }
 
 impl PreparedRun {
+    /// The run begins: from here on its directory stays.
+    pub fn begin(&self) {
+        self.dir.keep();
+    }
+
     /// Writes the results and prints them; the exit code says whether everything held. When something
     /// did not, says how to repeat the run; when that was an invariant of a run in virtual time, runs
     /// it once more with a capture of every port.

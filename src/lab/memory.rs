@@ -12,7 +12,7 @@ use crate::lab::topology::{Attachment, NodeId, Topology};
 use crate::line::FRAME_BYTES_MIN;
 use crate::time::Duration;
 use crate::units::Bytes;
-use crate::xdp::RingSizes;
+use crate::xdp::{DESCRIPTORS_MAX, RingSizes};
 
 /// Bytes of a chunk that hold no frame: the headroom of XDP.
 pub const CHUNK_OVERHEAD_BYTES: u32 = 256;
@@ -97,6 +97,12 @@ pub fn gated_ring_entries(topology: &Topology) -> u32 {
 /// Chunks of the longest frame, with room for two VLAN tags.
 fn chunks_per_frame(topology: &Topology, mtu_bytes: u32) -> u64 {
     u64::from((mtu_bytes + 32).div_ceil(topology.lab.chunk_bytes - CHUNK_OVERHEAD_BYTES))
+}
+
+/// The largest MTU that chunks of this size carry, with two VLAN tags: the kernel takes a frame in so
+/// many descriptors, and no more.
+pub const fn mtu_bytes_max(chunk_bytes: u32) -> u32 {
+    DESCRIPTORS_MAX * (chunk_bytes - CHUNK_OVERHEAD_BYTES) - 22
 }
 
 /// What a node needs.

@@ -2,6 +2,7 @@
 
 pub mod captures;
 pub mod control;
+pub mod describe;
 pub mod device;
 pub mod engine;
 pub mod expect;

@@ -17,7 +17,7 @@ pub use handle::{LabHandle, PortMode, Survey, WorkerThread};
 
 use crate::cli::Failure;
 use crate::lab::captures::Captures;
-use crate::lab::engine::OpenRequest;
+use crate::lab::engine::{OpenRequest, Placement, place};
 use crate::lab::netns::Network;
 use crate::lab::outcome::Finished;
 use crate::lab::plan::Plan;
@@ -139,6 +139,16 @@ fn worker_name(index: usize) -> String {
 fn workers_wanted(topology: &Topology) -> usize {
     let wanted = topology.lab.workers.and_then(|workers| usize::try_from(workers).ok());
     wanted.unwrap_or_else(|| cores().len())
+}
+
+/// Whether workers get cores of their own: when there are as many.
+fn is_pinned(placements: &[Placement]) -> bool {
+    placements.len() <= cores().len()
+}
+
+/// The threads that the plan of a lab would run on here.
+pub fn threads(topology: &Topology, plan: &Plan) -> Vec<WorkerThread> {
+    io::threads(plan, &place(plan, workers_wanted(topology), &cores()))
 }
 
 /// What every worker thread does first: goes to its core, and drops every capability.

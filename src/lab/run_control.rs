@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cli::Failure;
 use crate::lab::control::Controlled;
+use crate::lab::describe;
 use crate::lab::device::Device;
 use crate::lab::run::LabHandle;
 use crate::lab::settings::Setting;
@@ -106,7 +107,7 @@ impl Controlled for RunControl {
         json!({
             "name": self.topology.name,
             "driver": "xdp",
-            "clock": show::clock(&self.topology),
+            "clock": describe::clock(&self.topology),
             "node_time_ns": self.now().map(Time::as_ns),
             "switches": self.topology.switches.len(),
             "hosts": self.topology.hosts.len(),

@@ -9,6 +9,7 @@
 //! captures/         pcapng, with --capture
 //! ```
 
+use std::cell::Cell;
 use std::fs;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -19,10 +20,14 @@ use super::report::Report;
 use super::series::SeriesWriter;
 use crate::lab::topology::natural;
 
-/// A run directory that exists.
-#[derive(Clone, Debug)]
+/// A run directory that exists. Dropped before a result is in it, or before [`keep`](Self::keep) is
+/// called, it takes with it what it has made: a run that never began leaves nothing.
+#[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
+    /// The directory itself was made for this run.
+    is_new: bool,
+    is_kept: Cell<bool>,
 }
 
 /// Why a run directory cannot be made, written or read.
@@ -100,7 +105,7 @@ impl RunDir {
         loop {
             let path = parent.join(format!("tailwater-run-{}-{n}", file_name(name)));
             match fs::create_dir(&path) {
-                Ok(()) => return Ok(Self { path }),
+                Ok(()) => return Ok(Self::new(path, true)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && n < u32::MAX => {
                     n += 1;
                 }
@@ -109,7 +114,12 @@ impl RunDir {
         }
     }
 
+    const fn new(path: PathBuf, is_new: bool) -> Self {
+        Self { path, is_new, is_kept: Cell::new(false) }
+    }
+
     fn claim(path: &Path) -> Result<Self, RunDirError> {
+        let is_new = !path.exists();
         fs::create_dir_all(path).map_err(at(path))?;
         let empty = fs::read_dir(path).map_err(at(path))?.next().is_none();
         if !empty {
@@ -123,7 +133,12 @@ impl RunDir {
                 remove(&path.join(name), |path| fs::remove_dir_all(path))?;
             }
         }
-        Ok(Self { path: path.to_owned() })
+        Ok(Self::new(path.to_owned(), is_new))
+    }
+
+    /// The run has begun: the directory stays, whatever comes of it.
+    pub fn keep(&self) {
+        self.is_kept.set(true);
     }
 
     /// The directory of an earlier run.
@@ -132,7 +147,9 @@ impl RunDir {
     /// [`RunDirError::NoReport`] when it holds none.
     pub fn open(path: &Path) -> Result<Self, RunDirError> {
         if path.join(REPORT).is_file() {
-            Ok(Self { path: path.to_owned() })
+            let found = Self::new(path.to_owned(), false);
+            found.keep();
+            Ok(found)
         } else {
             Err(RunDirError::NoReport(path.to_owned()))
         }
@@ -160,6 +177,7 @@ impl RunDir {
         name: &str,
         histogram: &LatencyHistogram,
     ) -> Result<(), RunDirError> {
+        self.keep();
         let stem = self.path.join(HISTOGRAMS).join(file_name(name));
         let hgrm = stem.with_added_extension("hgrm");
         let mut out = BufWriter::new(fs::File::create(&hgrm).map_err(at(&hgrm))?);
@@ -176,6 +194,7 @@ impl RunDir {
     /// # Errors
     /// Those of the file system.
     pub fn series(&self) -> Result<SeriesWriter<BufWriter<fs::File>>, RunDirError> {
+        self.keep();
         let path = self.path.join(SERIES);
         let file = fs::File::create(&path).map_err(at(&path))?;
         SeriesWriter::new(BufWriter::new(file)).map_err(at(&path))
@@ -197,6 +216,7 @@ impl RunDir {
     /// # Errors
     /// Those of the file system.
     pub fn write_report(&self, report: &Report) -> Result<(), RunDirError> {
+        self.keep();
         self.write(REPORT, report.to_json().as_bytes())?;
         self.write_html(report)
     }
@@ -259,6 +279,27 @@ impl RunDir {
     }
 }
 
+impl Drop for RunDir {
+    fn drop(&mut self) {
+        if self.is_kept.get() || std::thread::panicking() {
+            return;
+        }
+        // Nobody is told: why the run did not begin is said already, and what stays is what was
+        // there before.
+        let _ = fs::remove_dir_all(self.path.join(CAPTURES));
+        let _ = fs::remove_dir(self.path.join(HISTOGRAMS));
+        // Beside the user's own files the configuration stays: by it the next run knows that the
+        // directory is for runs.
+        let others = fs::read_dir(&self.path).map_or(0, Iterator::count);
+        if others <= 1 {
+            let _ = fs::remove_file(self.path.join(CONFIG));
+        }
+        if self.is_new {
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
+}
+
 /// Removes what may be absent.
 fn remove(path: &Path, how: impl Fn(&Path) -> io::Result<()>) -> Result<(), RunDirError> {
     match how(path) {
@@ -284,6 +325,7 @@ mod tests {
         let names: Vec<String> = (0..3)
             .map(|_| {
                 let made = RunDir::next_free(parent.path(), "leaf spine").expect("made");
+                made.keep();
                 made.path().file_name().expect("a name").to_string_lossy().into_owned()
             })
             .collect();
@@ -308,6 +350,42 @@ mod tests {
         fs::write(other.join("thesis.tex"), "mine").expect("written");
         assert!(matches!(RunDir::create("t", Some(&other)), Err(RunDirError::NotARun(_))));
         assert!(matches!(RunDir::open(&other), Err(RunDirError::NoReport(_))));
+    }
+
+    #[test]
+    fn a_run_that_never_began_leaves_nothing_of_its_own() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let names = || {
+            let entries = fs::read_dir(parent.path()).expect("read").flatten();
+            let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+            names.sort();
+            names
+        };
+        let path = parent.path().join("out");
+        let begin = |path: &Path| {
+            let run = RunDir::create("t", Some(path)).expect("made");
+            run.write_config("name = \"t\"\n").expect("written");
+            fs::write(run.captures().expect("made").join("x.pcapng"), "").expect("written");
+            run
+        };
+        drop(begin(&path));
+        assert!(names().is_empty());
+        // A directory that was there stays, with what is not the run's.
+        fs::create_dir(&path).expect("made");
+        drop(begin(&path));
+        assert_eq!(names(), ["out"]);
+        begin(&path).keep();
+        fs::write(path.join("notes.txt"), "mine").expect("written");
+        drop(begin(&path));
+        let left = fs::read_dir(&path).expect("read").flatten();
+        let mut left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["config.toml", "notes.txt"], "what is the user's own stays");
+        // One that began stays, and so does one with a result.
+        begin(&path).keep();
+        assert!(path.join(CONFIG).exists());
+        begin(&path).write_report(&report()).expect("written");
+        assert!(path.join(REPORT).exists());
     }
 
     #[test]

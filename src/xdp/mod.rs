@@ -39,7 +39,7 @@ pub use io_worker::{IoHandle, IoWorker};
 pub use netns::NetNs;
 pub use phc::Phc;
 pub use plan::{OpenedPort, PortConfig, PortError, PortPlan, ZeroCopy};
-pub use port::{Port, PortState};
+pub use port::{DESCRIPTORS_MAX, Port, PortState};
 pub use program::{Attach, Attachment, Match, Steering, XdpMode};
 pub use socket::{BusyPoll, RingSizes};
 pub use stamp::RxStamps;

@@ -23,7 +23,7 @@ const ETHERNET_BYTES: u32 = 14;
 
 /// Descriptors of one frame: what the kernel's skb takes in copy mode (`MAX_SKB_FRAGS` is at
 /// least 17).
-const DESCRIPTORS_MAX: u32 = 17;
+pub const DESCRIPTORS_MAX: u32 = 17;
 
 /// A port that moves frames between a store and an interface.
 ///

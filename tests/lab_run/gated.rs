@@ -52,6 +52,20 @@ fn stream_is_the_same_as_simulated() {
 }
 
 #[test]
+fn the_longest_frames_that_a_file_may_ask_for_are_the_same_as_simulated() {
+    if !namespaces::available() {
+        return;
+    }
+    let changes = [
+        ("[defaults]", "[defaults]\nmtu = 65258"),
+        ("frames = 20000", "frames = 300"),
+        ("== 20000", "== 300"),
+        ("frame_bytes = 1514", "frame_bytes = 65272"),
+    ];
+    both_ways(&Lab::testbed("stream", &changes), 0);
+}
+
+#[test]
 fn leaf_spine_is_the_same_as_simulated() {
     if !namespaces::available() {
         return;

@@ -68,6 +68,7 @@ fn what_this_machine_does_not_allow_is_exit_code_4_and_leaves_nothing() {
     let (code, why) = run_under(&lab, &little);
     assert_eq!(code, Some(4), "{why}");
     assert!(why.contains("ulimit -l unlimited"), "{why}");
+    assert!(!lab.dir("refused").exists(), "no results of a run that never began");
     lab.assert_gone();
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam::channel::{Receiver, unbounded};
 
 use super::handle::LabHandle;
-use super::io::{self, worker_threads};
+use super::io;
 use super::ports::{BerthedNode, open_all, port_figures, port_modes, unaccounted};
 use super::{
     Ended, Setting, all_ended, any_ended, cores, give_up_privileges, join, settle, start,
@@ -65,12 +65,12 @@ pub(super) fn run(
     let placements = place(&plan, workers_wanted(topology), &cores());
     let (mut handle, visits) = LabHandle::new(None, &plan, &placements);
     let (opener, requests) = unbounded();
+    let workers = io::threads(&plan, &placements);
     let ours: Vec<NodeId> = plan.nodes.iter().map(|node| node.id).collect();
     let links = plan.links;
     let mut berths =
         open_all(topology, plan.nodes, &placements, setting.network, setting.captures, &opener)?;
     handle.note_ports(port_modes(&berths));
-    let workers = worker_threads(topology, &berths);
     handle.note_workers(workers.clone());
     let io_crews = io::take_crews(&mut berths);
     let interval = interval_for(topology.run.duration);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crossbeam::channel::{Receiver, unbounded};
 
 use super::handle::LabHandle;
-use super::io::worker_threads;
+use super::io;
 use super::ports::{
     BerthedNode, check_can_be_gated, open_all, port_figures, port_modes, unaccounted,
 };
@@ -63,6 +63,7 @@ pub(super) fn run(
     let plan = std::mem::take(&mut setting.plan);
     let placements = place(&plan, workers_wanted(topology), &cores());
     let lookahead = plan.lookahead(topology);
+    let threads = io::threads(&plan, &placements);
     let gate = Arc::new(Gate::new(placements.len()));
     let (mut handle, visits) = LabHandle::new(Some(Arc::clone(&gate)), &plan, &placements);
     let (opener, requests) = unbounded();
@@ -70,7 +71,7 @@ pub(super) fn run(
     let berths =
         open_all(topology, plan.nodes, &placements, setting.network, setting.captures, &opener)?;
     handle.note_ports(port_modes(&berths));
-    handle.note_workers(worker_threads(topology, &berths));
+    handle.note_workers(threads);
     let interval = interval_for(topology.run.duration);
     let mut crews = Vec::new();
     for ((index, berth), visits) in berths.into_iter().enumerate().zip(visits) {

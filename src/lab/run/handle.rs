@@ -33,7 +33,7 @@ pub struct LabHandle {
 }
 
 /// A thread of the run.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct WorkerThread {
     /// Its name, as `ps -T` shows it.
     pub thread: String,
@@ -44,14 +44,14 @@ pub struct WorkerThread {
 }
 
 /// How a port was opened.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct PortMode {
     /// `NODE:PORT`.
     pub port: String,
     /// Its interface.
     pub interface: String,
     /// `native` or `generic`.
-    pub mode: &'static str,
+    pub mode: String,
     /// Frames go without copies.
     pub zero_copy: bool,
     /// The interface's queues that it has.

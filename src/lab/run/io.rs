@@ -3,9 +3,11 @@
 use std::thread::{Scope, ScopedJoinHandle};
 
 use super::ports::Berth;
-use super::{WorkerThread, settle, worker_name};
+use super::{WorkerThread, is_pinned, settle, worker_name};
 use crate::cli::Failure;
-use crate::lab::topology::Topology;
+use crate::lab::engine::Placement;
+use crate::lab::plan::Plan;
+use crate::lab::topology::Attachment;
 use crate::xdp::{IoHandle, IoWorker, Port};
 
 /// An I/O worker's thread to be.
@@ -13,8 +15,6 @@ use crate::xdp::{IoHandle, IoWorker, Port};
 pub(super) struct IoCrew {
     worker: IoWorker,
     core: Option<usize>,
-    /// `NODE:PORT`.
-    ports: Vec<String>,
 }
 
 /// Deals the ports of a node to its I/O workers, in turn.
@@ -42,12 +42,10 @@ impl<'a> IoDeal<'a> {
         if turn == self.crews.len() {
             let (worker, handle) = IoWorker::new().map_err(lacks)?;
             let core = self.cores[turn].and_then(|core| usize::try_from(core).ok());
-            self.crews.push((IoCrew { worker, core, ports: Vec::new() }, handle));
+            self.crews.push((IoCrew { worker, core }, handle));
         }
-        let (crew, handle) = &mut self.crews[turn];
-        port.run_rings_on(handle).map_err(lacks)?;
-        crew.ports.push(name.to_owned());
-        Ok(())
+        let (_, handle) = &mut self.crews[turn];
+        port.run_rings_on(handle).map_err(lacks)
     }
 
     /// Those that have a port. Each ends when its ports are gone.
@@ -60,23 +58,35 @@ fn io_name(index: usize) -> String {
     format!("tw-io-{index}")
 }
 
-/// The threads that the lab will run on.
-pub(super) fn worker_threads(topology: &Topology, berths: &[Berth]) -> Vec<WorkerThread> {
-    let mut threads = Vec::new();
-    for (index, berth) in berths.iter().enumerate() {
-        let nodes = berth.nodes.iter().map(|node| topology.node_name(node.id).to_owned());
-        let serves = nodes.collect();
-        threads.push(WorkerThread { thread: worker_name(index), core: berth.core, serves });
+/// The threads that a lab runs on: its workers with their nodes, then the I/O workers with the ports
+/// that [`IoDeal`] gives them.
+pub(super) fn threads(plan: &Plan, placements: &[Placement]) -> Vec<WorkerThread> {
+    let pinned = is_pinned(placements);
+    let (mut threads, mut io) = (Vec::new(), Vec::new());
+    for (index, placement) in placements.iter().enumerate() {
+        let nodes = placement.nodes.iter().map(|number| &plan.nodes[*number]);
+        threads.push(WorkerThread {
+            thread: worker_name(index),
+            core: placement.core.filter(|_| pinned),
+            serves: nodes.clone().map(|node| node.name.clone()).collect(),
+        });
+        for node in nodes {
+            let ports = node.ports.iter().filter(|port| port.attachment != Attachment::None);
+            for (turn, core) in node.io_workers.iter().enumerate() {
+                let mine = ports.clone().skip(turn).step_by(node.io_workers.len());
+                let serves: Vec<String> = mine.map(|port| port.name.clone()).collect();
+                if !serves.is_empty() {
+                    let core = core.and_then(|core| usize::try_from(core).ok());
+                    io.push(WorkerThread { thread: io_name(io.len()), core, serves });
+                }
+            }
+        }
     }
-    let crews = berths.iter().flat_map(|berth| &berth.nodes).flat_map(|node| &node.io);
-    for (index, crew) in crews.enumerate() {
-        let serves = crew.ports.clone();
-        threads.push(WorkerThread { thread: io_name(index), core: crew.core, serves });
-    }
+    threads.extend(io);
     threads
 }
 
-/// Takes the I/O workers out of the berths, in the order of [`worker_threads`].
+/// Takes the I/O workers out of the berths, in the order of [`threads`].
 pub(super) fn take_crews(berths: &mut [Berth]) -> Vec<IoCrew> {
     let nodes = berths.iter_mut().flat_map(|berth| &mut berth.nodes);
     nodes.flat_map(|node| std::mem::take(&mut node.io)).collect()

@@ -158,7 +158,7 @@ pub(super) fn open_all(
     captures: &mut Captures,
     opener: &Sender<OpenRequest>,
 ) -> Result<Vec<Berth>, Failure> {
-    let pinned = placements.len() <= super::cores().len();
+    let pinned = super::is_pinned(placements);
     let mut nodes: Vec<Option<PlannedNode>> = nodes.into_iter().map(Some).collect();
     let mut berths = Vec::with_capacity(placements.len());
     for placement in placements {
@@ -214,7 +214,7 @@ pub(super) fn port_modes(berths: &[Berth]) -> Vec<PortMode> {
             Some(PortMode {
                 port: planned.name.clone(),
                 interface: port.name().to_owned(),
-                mode: port.xdp_mode()?.name(),
+                mode: port.xdp_mode()?.name().to_owned(),
                 zero_copy: port.is_zero_copy(),
                 queues: port.queue_numbers().to_vec(),
             })

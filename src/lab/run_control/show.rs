@@ -4,11 +4,12 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::lab::describe;
 use crate::lab::device::Device;
 use crate::lab::engine::{PortBooks, WorkerBooks};
 use crate::lab::outcome::{host_report, link_report, source_report};
 use crate::lab::run::LabHandle;
-use crate::lab::topology::{Clock, HostKind, HostNode, LinkEnd, Ppb, Topology};
+use crate::lab::topology::{HostKind, HostNode, LinkEnd, Ppb, Topology};
 use crate::measure::LatencyHistogram;
 use crate::measure::report::{HostReport, SwitchReport};
 use crate::node::PortId;
@@ -64,21 +65,13 @@ pub(super) fn show(topology: &Topology, handle: &LabHandle) -> Value {
     json!({
         "name": topology.name,
         "driver": "xdp",
-        "clock": clock(topology),
+        "clock": describe::clock(topology),
         "duration_ns": reached.as_ns(),
         "lateness_ns": lateness.percentiles(),
         "switches": switches,
         "links": links(topology, handle, &books),
         "hosts": hosts,
     })
-}
-
-/// The clock's name, as reports have it.
-pub(super) const fn clock(topology: &Topology) -> &'static str {
-    match topology.run.clock {
-        Clock::Gated => "gated",
-        Clock::Free => "free",
-    }
 }
 
 fn merge(into: &mut Value, from: Value) {

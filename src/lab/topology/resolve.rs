@@ -12,10 +12,12 @@ use super::{
     Attachment, External, FREE_RING_ENTRIES, HostKind, Impairment, Link, LinkEnd, NodeId, Topology,
     announce, natural, paths, streams,
 };
+use crate::lab::memory;
 use crate::node::PortId;
 use crate::time::Duration;
 use crate::units::Rate;
 use crate::wire::MacAddr;
+use crate::xdp::DESCRIPTORS_MAX;
 
 /// The rate of a link that does not say.
 pub(super) const LINK_RATE: Rate = Rate::from_gbps(10);
@@ -23,8 +25,8 @@ pub(super) const LINK_RATE: Rate = Rate::from_gbps(10);
 const LINK_DELAY: Duration = Duration::from_us(1);
 /// The MTU where nothing says otherwise.
 const MTU_BYTES: u32 = 1_500;
-/// The smallest and largest MTU: RFC 791's least, and what multi-buffer AF_XDP carries on veth.
-const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=9_000;
+/// The smallest MTU (RFC 791).
+const MTU_BYTES_MIN: u32 = 68;
 
 /// What has been found while resolving.
 pub(super) struct Resolver<'a> {
@@ -335,13 +337,33 @@ impl<'a> Resolver<'a> {
         externals
     }
 
+    /// Bytes of a chunk, and where the file says so.
+    fn chunk_bytes(&self) -> (u32, Option<Range<usize>>) {
+        let chunk = self.file.lab.chunk.as_ref();
+        let bytes =
+            if chunk.is_some_and(|chunk| chunk.get_ref().0.0 == 2_048) { 2_048 } else { 4_096 };
+        (bytes, chunk.map(Spanned::span))
+    }
+
     pub(super) fn mtu(&mut self, own: Option<&S<ByteCount>>) -> u32 {
         let Some(mtu) = own.or(self.file.defaults.mtu.as_ref()) else { return MTU_BYTES };
         let bytes = mtu.get_ref().0;
-        if !MTU_RANGE.contains(&bytes) {
-            let (low, high) = (MTU_RANGE.start(), MTU_RANGE.end());
-            let message = format!("an MTU of {bytes} is outside {low} to {high}");
-            self.issue(Issue::new(mtu.span(), message));
+        let (chunk_bytes, chunk_span) = self.chunk_bytes();
+        let high = memory::mtu_bytes_max(chunk_bytes);
+        if !(MTU_BYTES_MIN..=high).contains(&bytes) {
+            let message = format!("an MTU of {bytes} is outside {MTU_BYTES_MIN} to {high}");
+            let mut issue = Issue::new(mtu.span(), message);
+            if bytes > high {
+                issue = issue.help(format!(
+                    "the kernel takes a frame in at most {DESCRIPTORS_MAX} chunks, and one of \
+                     {chunk_bytes} bytes holds {} of it",
+                    chunk_bytes - memory::CHUNK_OVERHEAD_BYTES
+                ));
+                if let Some(span) = chunk_span {
+                    issue = issue.other(span, "the chunks");
+                }
+            }
+            self.issue(issue);
         }
         bytes
     }

@@ -235,7 +235,7 @@ start = "5us"
 
 /// Each mistake, as an edit of the file of two hosts: what to replace (everything behind the file
 /// when empty) and by what.
-const MISTAKES: [(&str, &str, &str); 50] = [
+const MISTAKES: [(&str, &str, &str); 51] = [
     ("not TOML", "[switch.s1]", "[switch.s1"),
     ("missing name", "name = \"two\"", ""),
     ("unknown key", "[host.h1]", "[host.h1]\nknd = \"agent\""),
@@ -261,6 +261,7 @@ const MISTAKES: [(&str, &str, &str); 50] = [
     ("rate of zero", "\"s1:1\"]", "\"s1:1\"]\nrate = \"0Gbps\""),
     ("loss above all", "\"s1:1\"]", "\"s1:1\"]\nloss = \"101%\""),
     ("MTU", "[host.h1]", "[host.h1]\nmtu = 20"),
+    ("MTU for chunks", "[host.h1]", "[lab]\nchunk = \"2048B\"\n[host.h1]\nmtu = 40000"),
     ("address without prefix", "[host.h1]", "[host.h1]\nipv4 = \"10.0.0.1\""),
     (
         "addresses clash",
