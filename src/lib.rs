@@ -4,7 +4,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`switch`], [`host`] | the two nodes: frames and the time in, frames out; no socket, thread or clock |
-//! | [`wire`], [`frame`], [`mod@line`] | headers as checked views, frames and the stores that hold them, a port's line rate |
+//! | [`wire`], [`frame`], [`mod@line`], [`pause`] | headers as checked views, frames and the stores that hold them, a port's line rate and the pauses it obeys |
 //! | [`catch_up`] | how a sender returns to its plan after its driver was late |
 //! | [`sim`] | virtual time: an event queue, links, stations |
 //! | [`lab`] | topology files, network namespaces, and running their nodes by the gated or the free clock |
@@ -84,6 +84,7 @@ pub mod ledger;
 pub mod line;
 pub mod measure;
 pub mod node;
+pub mod pause;
 pub mod replay;
 pub mod rng;
 pub mod sim;

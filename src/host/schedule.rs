@@ -9,6 +9,30 @@ use crate::units::AnyRate;
 
 const PS_PER_SECOND: u64 = 1_000_000_000_000;
 
+/// What planned send times follow from.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Mean rate: frames per second, or bits per second of wire time including the overhead.
+    pub rate: AnyRate,
+    /// Length of each frame without FCS, where the rate counts bits.
+    pub frame_bytes: u32,
+    /// How send times are spaced.
+    pub arrivals: Arrivals,
+    /// The first planned send time is here (constant), or one gap after (Poisson).
+    pub start: Time,
+    /// No frame is planned at or after this instant.
+    pub stop: Time,
+    /// At most this many frames.
+    pub frames_max: u64,
+}
+
+impl From<&StreamConfig> for Plan {
+    fn from(config: &StreamConfig) -> Self {
+        let StreamConfig { rate, frame_bytes, arrivals, start, stop, frames_max, .. } = *config;
+        Self { rate, frame_bytes, arrivals, start, stop, frames_max }
+    }
+}
+
 /// The planned send times of one stream, in order.
 #[derive(Clone, Debug)]
 pub struct Schedule {
@@ -25,26 +49,26 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The send times of `config` at a host that draws from `rng` and counts `overhead_bytes`
+    /// The send times of `plan` at a host that draws from `rng` and counts `overhead_bytes`
     /// around each frame. A rate of zero plans nothing.
-    pub fn new(config: &StreamConfig, overhead_bytes: u32, rng: Rng) -> Self {
-        let (gap, den) = match config.rate {
+    pub fn new(plan: &Plan, overhead_bytes: u32, rng: Rng) -> Self {
+        let (gap, den) = match plan.rate {
             AnyRate::Bits(rate) => {
                 let wire =
-                    u64::from(config.frame_bytes.max(FRAME_BYTES_MIN)) + u64::from(overhead_bytes);
+                    u64::from(plan.frame_bytes.max(FRAME_BYTES_MIN)) + u64::from(overhead_bytes);
                 ((wire * 8).saturating_mul(PS_PER_SECOND), rate.as_bps())
             }
             AnyRate::Frames(rate) => (PS_PER_SECOND * 1_000, rate.as_milli_pps()),
         };
-        let frames_left = if den == 0 { 0 } else { config.frames_max };
+        let frames_left = if den == 0 { 0 } else { plan.frames_max };
         let mut schedule = Self {
             gap,
             den: den.max(1),
-            arrivals: config.arrivals,
+            arrivals: plan.arrivals,
             rng,
             remainder: 0,
-            next: config.start,
-            stop: config.stop,
+            next: plan.start,
+            stop: plan.stop,
             frames_left,
         };
         if schedule.arrivals == Arrivals::Poisson {
@@ -155,7 +179,7 @@ mod tests {
     }
 
     fn times(config: &StreamConfig, count: usize) -> Vec<Time> {
-        let mut schedule = Schedule::new(config, 24, Rng::for_node(1, "h1"));
+        let mut schedule = Schedule::new(&config.into(), 24, Rng::for_node(1, "h1"));
         std::iter::from_fn(|| {
             let at = schedule.next();
             schedule.advance();

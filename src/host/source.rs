@@ -82,7 +82,7 @@ impl Source {
             sum,
             payload_bytes: stream.frame_bytes.saturating_sub(headers_len),
             frame_bytes: stream.frame_bytes,
-            schedule: Schedule::new(stream, host.overhead_bytes, rng),
+            schedule: Schedule::new(&stream.into(), host.overhead_bytes, rng),
             sent: StreamSent {
                 id: stream.id,
                 planned: 0,

@@ -8,7 +8,6 @@ mod counters;
 mod mac_table;
 pub mod mark;
 pub mod memory;
-pub mod pause;
 pub mod pfc;
 mod pipeline;
 mod port;

@@ -58,10 +58,10 @@ impl PfcSender {
         }
     }
 
-    /// The memory wants a class stopped, or no longer. True when there is something to say now.
-    pub fn want(&mut self, class: u8, stopped: bool) -> bool {
-        let bit = 1_u8.wrapping_shl(u32::from(class));
-        self.wanted = if stopped { self.wanted | bit } else { self.wanted & !bit };
+    /// The memory wants these classes stopped, as bits, and no others. True when there is something
+    /// to say now.
+    pub fn want(&mut self, classes: u8) -> bool {
+        self.wanted = classes;
         self.settle();
         self.has_news()
     }
@@ -149,7 +149,7 @@ impl PfcSender {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::switch::pause::Pauses;
+    use crate::pause::Pauses;
     use proptest::prelude::*;
 
     const RATE: Rate = Rate::from_gbps(100);
@@ -164,7 +164,7 @@ mod tests {
     fn a_pause_is_asked_for_once_and_prolonged_at_its_half() {
         let mut sender = PfcSender::new(RATE, 100);
         assert_eq!((sender.has_news(), sender.next_refresh()), (false, Time::NEVER));
-        assert!(sender.want(3, true) && sender.want(3, true));
+        assert!(sender.want(0b1000) && sender.want(0b1000));
         assert_eq!(sender.take(at(2)), Some(Pfc::uniform(0b1000, 100)));
         assert_eq!(sender.take(at(3)), None, "the same news once");
         assert_eq!(sender.next_refresh(), at(52));
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(sender.next_refresh(), Time::NEVER, "it waits for the wire");
         assert_eq!(sender.take(at(55)), Some(Pfc::uniform(0b1000, 100)));
         assert_eq!(sender.next_refresh(), at(105));
-        assert!(sender.want(3, false));
+        assert!(sender.want(0));
         assert_eq!(sender.take(at(60)), Some(Pfc::uniform(0b1000, 0)));
         assert_eq!((sender.has_news(), sender.next_refresh()), (false, Time::NEVER));
         let counters = sender.counters();
@@ -184,17 +184,17 @@ mod tests {
     #[test]
     fn what_goes_to_and_fro_before_the_wire_is_free_is_no_news() {
         let mut sender = PfcSender::new(RATE, 100);
-        assert!(sender.want(3, true));
-        assert!(!sender.want(3, false));
+        assert!(sender.want(0b1000));
+        assert!(!sender.want(0));
         assert_eq!(sender.take(at(1)), None);
-        sender.want(3, true);
+        sender.want(0b1000);
         assert!(sender.take(at(1)).is_some());
-        sender.want(3, false);
-        assert!(!sender.want(3, true), "it still holds");
+        sender.want(0);
+        assert!(!sender.want(0b1000), "it still holds");
         assert_eq!(sender.next_refresh(), at(51));
         // A refresh that has become due is void when the class may go on.
         assert!(sender.on_timer(at(51)));
-        sender.want(3, false);
+        sender.want(0);
         assert_eq!(sender.take(at(60)), Some(Pfc::uniform(0b1000, 0)));
         assert_eq!(sender.take(at(61)), None);
     }
@@ -202,11 +202,9 @@ mod tests {
     #[test]
     fn one_frame_has_the_news_of_all_classes() {
         let mut sender = PfcSender::new(RATE, 100);
-        sender.want(3, true);
+        sender.want(0b1000);
         sender.take(at(0));
-        sender.want(3, false);
-        sender.want(4, true);
-        sender.want(5, true);
+        sender.want(0b11_0000);
         assert_eq!(sender.take(at(1)), Some(Pfc::uniform(0b11_0000, 100).with(0b1000, 0)));
         assert_eq!(sender.take(at(2)), None);
     }
@@ -214,12 +212,12 @@ mod tests {
     #[test]
     fn a_link_that_comes_back_is_told_again() {
         let mut sender = PfcSender::new(RATE, 100);
-        sender.want(3, true);
+        sender.want(0b1000);
         sender.take(at(0));
         sender.forget();
         assert_eq!(sender.next_refresh(), Time::NEVER);
         assert_eq!(sender.take(at(9)), Some(Pfc::uniform(0b1000, 100)));
-        sender.want(3, false);
+        sender.want(0);
         sender.forget();
         assert_eq!(sender.take(at(10)), None, "nobody waits for a resume");
     }
@@ -255,7 +253,9 @@ mod tests {
                 // The news, and for each class that is stopped one frame in half a pause.
                 let stopped_classes = u64::from(sender.wanted().count_ones());
                 prop_assert!(frames <= 2 + stopped_classes * (pass / 50 + 1), "{} frames", frames);
-                sender.want(class, stopped);
+                let bit = 1 << class;
+                let wanted = sender.wanted();
+                sender.want(if stopped { wanted | bit } else { wanted & !bit });
             }
         }
     }

@@ -2,8 +2,8 @@
 //! every microsecond, and a storm.
 
 use super::*;
+use crate::pause::Pauses;
 use crate::rng::Rng;
-use crate::switch::pause::Pauses;
 use crate::wire::pfc::Pfc;
 
 const RATE: Rate = Rate::from_gbps(100);
