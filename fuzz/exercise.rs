@@ -144,9 +144,7 @@ fn host(data: &[u8]) {
         mtu_bytes: 1_500,
         overhead_bytes: 24,
         queue_frames_max: 16,
-        announce_at: Time::ZERO,
-        streams: Vec::new(),
-        seed: 1,
+        ..HostConfig::new("", MacAddr::default(), Rate::from_gbps(10))
     };
     // A sink's histogram is large; most frames are of no stream.
     let is_stream = data.windows(4).any(|window| window == tailwater::wire::stream::MAGIC);

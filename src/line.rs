@@ -75,6 +75,11 @@ impl Line {
         self.busy_until
     }
 
+    /// Nothing could have been sent before `at`, however late the driver comes.
+    pub fn not_before(&mut self, at: Time) {
+        self.busy_until = self.busy_until.max(at);
+    }
+
     /// Sending time that a driver that came late could not use, in sum.
     pub const fn credit_expired(&self) -> Duration {
         self.credit_expired

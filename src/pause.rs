@@ -45,6 +45,8 @@ pub struct Pauses {
     next_expiry: Time,
     /// Since when each class that is stopped is, by whichever of both.
     since: [Time; CLASSES],
+    /// When a class could last send again.
+    resumed_at: Time,
     counters: PauseCounters,
 }
 
@@ -64,6 +66,7 @@ impl Pauses {
             global_until: None,
             next_expiry: Time::NEVER,
             since: [Time::ZERO; CLASSES],
+            resumed_at: Time::ZERO,
             counters: PauseCounters::default(),
         }
     }
@@ -156,6 +159,7 @@ impl Pauses {
         let after = self.stopped();
         for class in bits(before & !after) {
             self.counters.rx_pause[class] += now.since(self.since[class]);
+            self.resumed_at = now;
         }
         for class in bits(after & !before) {
             self.since[class] = now;
@@ -175,10 +179,20 @@ impl Pauses {
         self.counters.rx_pause[class] + running
     }
 
-    /// When the running pause of a class ends.
-    fn end_of(&self, class: usize) -> Time {
+    /// When the running pause of a class ends; the start of the run without one.
+    pub fn end_of(&self, class: usize) -> Time {
         let by_class = if self.paused & 1 << class == 0 { Time::ZERO } else { self.until[class] };
-        by_class.max(self.global_until.unwrap_or(Time::ZERO))
+        by_class.max(self.end_of_all())
+    }
+
+    /// When the pause of the whole port ends; the start of the run without one.
+    pub fn end_of_all(&self) -> Time {
+        self.global_until.unwrap_or(Time::ZERO)
+    }
+
+    /// When a class could last send again: what has waited could not leave before.
+    pub const fn resumed_at(&self) -> Time {
+        self.resumed_at
     }
 
     /// What was received until `now`, the running pauses as far as they have lasted.

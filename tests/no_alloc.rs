@@ -131,9 +131,7 @@ fn host_config(n: u8) -> HostConfig {
         mtu_bytes: 9_000,
         overhead_bytes: 24,
         queue_frames_max: 8,
-        announce_at: Time::ZERO,
-        streams: Vec::new(),
-        seed: 1,
+        ..HostConfig::new("", MacAddr::default(), Rate::from_gbps(10))
     }
 }
 
@@ -155,6 +153,7 @@ fn a_host_allocates_nothing_per_frame() {
             source_port: 1,
             destination_port: 2,
             dscp: 0,
+            priority: 0,
             frame_bytes,
             rate: AnyRate::Bits(Rate::from_gbps(gbps)),
             arrivals: if v6 { Arrivals::Poisson } else { Arrivals::Constant },

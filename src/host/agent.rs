@@ -1,5 +1,7 @@
 //! The host itself: one port, one line, answers and streams out, echoes and sinks in.
 
+mod pauses;
+
 use std::collections::BinaryHeap;
 use std::collections::VecDeque;
 use std::collections::binary_heap::PeekMut;
@@ -9,64 +11,24 @@ use std::cmp::Reverse;
 use super::answer::{self, Answer};
 use super::classify::{Addresses, StreamFrame, Verdict};
 use super::config::{HostConfig, HostConfigError};
+use super::lossless::{LosslessTurns, Turn};
 use super::queue::PlannedQueue;
 use super::sink::{ExpectedStream, Sink, StreamReceived};
 use super::source::{Source, StreamSent, stream_payload};
+use super::stats::HostStats;
+use super::storm::Storm;
 use crate::catch_up::CatchUp;
 use crate::frame::{Frame, FrameStore};
 use crate::ledger::{DropReason, Ledger};
 use crate::line::Line;
 use crate::node::{Node, PortId, Transmission};
+use crate::pause::Pauses;
+use crate::rng::Rng;
 use crate::time::{Duration, Time};
 use crate::wire::WireError;
+use crate::wire::pfc;
 
 const PORT: PortId = PortId(0);
-
-macro_rules! host_stats {
-    ($($(#[doc = $doc:literal])+ $field:ident,)+) => {
-        /// What a host has done, in frames, beside its books.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct HostStats { $($(#[doc = $doc])+ pub $field: u64,)+ }
-
-        impl HostStats {
-            /// Every counter with the name under which reports have it.
-            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($field), self.$field),)+].into_iter()
-            }
-        }
-    };
-}
-
-host_stats! {
-    /// Frames that arrived.
-    rx_frames,
-    /// Their bytes, without FCS.
-    rx_bytes,
-    /// Frames that left.
-    tx_frames,
-    /// Their bytes, without FCS.
-    tx_bytes,
-    /// ARP requests for our address.
-    arp_answered,
-    /// Neighbour solicitations for our address.
-    solicitations_answered,
-    /// ICMPv4 echo requests.
-    echo_v4_answered,
-    /// ICMPv6 echo requests.
-    echo_v6_answered,
-    /// Announcements of our own addresses.
-    announcements_sent,
-    /// Announcements of other stations.
-    announcements_heard,
-    /// Frames of streams that were sent.
-    stream_frames_sent,
-    /// Frames of streams that end here.
-    stream_frames_received,
-    /// Frames of streams that do not end here; dropped as unhandled.
-    unknown_stream_frames,
-    /// The most answers that waited for the line at once.
-    answers_queued_max,
-}
 
 /// An agent host: answers ARP, neighbour solicitations and echo requests for its addresses,
 /// announces itself at the start and when its link comes up, sends its streams and checks those that end at it.
@@ -85,8 +47,10 @@ pub struct Host {
     answers: VecDeque<(Time, Frame)>,
     answers_max: usize,
     sources: Vec<Source>,
-    /// The sources that have a frame to come, by its planned time.
+    /// The sources that are not lossless and have a frame to come, by its planned time.
     turns: BinaryHeap<Reverse<(Time, usize)>>,
+    lossless: LosslessTurns,
+    storms: Vec<Storm>,
     planned: PlannedQueue,
     catch_up: CatchUp,
     /// By stream number.
@@ -111,8 +75,21 @@ impl Host {
         let line = Line::new(config.rate, config.overhead_bytes);
         let sources = config.streams.iter().map(|stream| Source::new(config, stream));
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
-        let turns = sources.iter().enumerate();
-        let turns = turns.map(|(index, source)| Reverse((source.next_planned(), index)));
+        let pauses = Pauses::new(config.rate, config.lossless, config.obeys_pause);
+        let mut lossless = LosslessTurns::new(pauses);
+        let mut turns = BinaryHeap::with_capacity(sources.len());
+        for (index, source) in sources.iter().enumerate() {
+            let planned = source.next_planned();
+            match source.lossless() {
+                Some(class) => lossless.push(class, planned, index),
+                None if planned != Time::NEVER => turns.push(Reverse((planned, index))),
+                None => {}
+            }
+        }
+        let storms = config.storms.iter().enumerate().map(|(place, storm)| {
+            let rng = Rng::for_node(config.seed, &format!("{}/storm {place}", config.name));
+            Storm::new(storm, config.mac, config.overhead_bytes, rng)
+        });
         let mut expected = expected.to_vec();
         expected.sort_unstable_by_key(|stream| stream.id);
         expected.dedup();
@@ -127,7 +104,9 @@ impl Host {
             },
             answers: VecDeque::with_capacity(answers_max),
             answers_max,
-            turns: turns.filter(|Reverse((at, _))| *at != Time::NEVER).collect(),
+            turns,
+            lossless,
+            storms: storms.collect(),
             sources,
             planned: PlannedQueue::new(line.clone(), config.queue_frames_max),
             catch_up: CatchUp::default(),
@@ -167,9 +146,12 @@ impl Host {
         self.line.credit_expired()
     }
 
-    /// True when every stream has sent its last frame and nothing waits for the line.
+    /// True when every stream and storm has sent its last frame and nothing waits for the line.
     pub fn has_finished(&self) -> bool {
-        self.turns.is_empty() && self.answers.is_empty()
+        self.turns.is_empty()
+            && self.lossless.is_empty()
+            && self.answers.is_empty()
+            && self.next_storm_at() == Time::NEVER
     }
 
     fn next_planned(&self) -> Time {
@@ -187,10 +169,17 @@ impl Host {
         planned.max(self.catch_up.not_before(self.planned.start_of(planned)))
     }
 
-    /// When the line is free and something waits for it.
-    fn ready_at(&self) -> Time {
+    /// When an answer or a frame that is not lossless may leave, for all that the line says.
+    fn others_at(&self) -> Time {
         let answer = self.answers.front().map_or(Time::NEVER, |(since, _)| *since);
         let first = answer.min(self.next_stream_at());
+        // A pause of the whole port stops these too.
+        if first == Time::NEVER { first } else { first.max(self.lossless.pauses().end_of_all()) }
+    }
+
+    /// When the line is free and something waits for it.
+    fn ready_at(&self) -> Time {
+        let first = self.others_at().min(self.lossless.next_at()).min(self.next_storm_at());
         if first == Time::NEVER { first } else { first.max(self.line.busy_until()) }
     }
 
@@ -306,6 +295,7 @@ impl Host {
             self.sources[index].drop_next();
             self.end_turn(index);
         }
+        self.drop_planned_lossless(now);
     }
 
     /// The next frame of the streams that is due at `now`, and since when it is.
@@ -346,6 +336,19 @@ impl Host {
         self.stats.tx_bytes += u64::from(frame.len_bytes());
         Transmission { frame, starts, ends }
     }
+
+    fn transmit_of_stream(
+        &mut self,
+        now: Time,
+        since: Time,
+        index: usize,
+        frame: Frame,
+    ) -> Transmission {
+        let sent = self.transmit(now, since, frame);
+        self.sources[index].count_sent(sent.starts, sent.ends);
+        self.stats.stream_frames_sent += 1;
+        sent
+    }
 }
 
 impl<S: FrameStore> Node<S> for Host {
@@ -353,6 +356,9 @@ impl<S: FrameStore> Node<S> for Host {
         self.ledger.received += 1;
         self.stats.rx_frames += 1;
         self.stats.rx_bytes += u64::from(frame.len_bytes());
+        if pfc::is_mac_control(store.head(&frame)) {
+            return self.take_mac_control(now, store, frame);
+        }
         let verdict = self.us.classify(store.head(&frame), frame.len_bytes());
         let turned = match verdict {
             Verdict::Drop(reason) => return self.drop_frame(store, frame, reason),
@@ -428,6 +434,19 @@ impl<S: FrameStore> Node<S> for Host {
         if !self.link_up || self.held || self.line.busy_until() > now {
             return None;
         }
+        self.end_pauses(now);
+        if let Some((planned, frame)) = self.next_storm_frame(now, store) {
+            self.stats.storm_frames_sent += 1;
+            return Some(self.transmit(now, planned, frame));
+        }
+        let others_at = self.others_at();
+        if let Turn::Lossless(class) = self.lossless.next_turn(now, others_at) {
+            let (since, index, frame) = self.next_lossless_frame(class, store)?;
+            return Some(self.transmit_of_stream(now, since, index, frame));
+        }
+        if others_at > now {
+            return None;
+        }
         // First come, first served; an answer of the same instant goes before a stream's frame.
         let next_planned = self.next_planned();
         if let Some((since, frame)) =
@@ -436,10 +455,7 @@ impl<S: FrameStore> Node<S> for Host {
             return Some(self.transmit(now, since, frame));
         }
         if let Some((due, index, frame)) = self.next_stream_frame(now, store) {
-            let sent = self.transmit(now, due, frame);
-            self.sources[index].count_sent(sent.starts, sent.ends);
-            self.stats.stream_frames_sent += 1;
-            return Some(sent);
+            return Some(self.transmit_of_stream(now, due, index, frame));
         }
         // What was planned before the answer found no place, or waits while the host catches up.
         let (since, frame) = self.answers.pop_front_if(|(since, _)| *since <= now)?;
@@ -448,7 +464,8 @@ impl<S: FrameStore> Node<S> for Host {
 
     fn next_deadline(&self) -> Time {
         if !self.link_up {
-            return self.next_planned();
+            let planned = self.next_planned().min(self.lossless.next_planned());
+            return planned.min(self.next_storm_at());
         }
         let ready = if self.held { Time::NEVER } else { self.ready_at() };
         ready.min(self.announce_at.unwrap_or(Time::NEVER))
@@ -466,6 +483,7 @@ impl<S: FrameStore> Node<S> for Host {
         }
         self.planned.restart(self.line.clone());
         self.catch_up.reset();
+        self.lossless.pauses_mut().clear(now);
         self.link_up = up;
         if up {
             self.announce(now, store);
@@ -492,5 +510,7 @@ impl<S: FrameStore> Node<S> for Host {
             store.release(frame);
         }
         self.turns.clear();
+        self.lossless.clear();
+        self.storms.clear();
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use super::storm::StormConfig;
 use crate::line::ETHERNET_OVERHEAD_BYTES;
 use crate::time::Time;
 use crate::units::{AnyRate, Rate};
@@ -41,6 +42,8 @@ pub struct StreamConfig {
     pub destination_port: u16,
     /// DSCP of the IP header.
     pub dscp: u8,
+    /// The priority under which the host sends it: what a pause stops.
+    pub priority: u8,
     /// Length of each frame without FCS, all headers included.
     pub frame_bytes: u32,
     /// Mean rate: frames per second, or bits per second of wire time including the overhead.
@@ -78,8 +81,15 @@ pub struct HostConfig {
     pub queue_frames_max: u32,
     /// When it announces its addresses.
     pub announce_at: Time,
+    /// The priorities that are lossless, as bits: their pauses are obeyed, and their frames wait
+    /// as long as they must.
+    pub lossless: u8,
+    /// Whether 802.3x PAUSE is obeyed, which stops everything.
+    pub obeys_pause: bool,
     /// Sources to send from this host.
     pub streams: Vec<StreamConfig>,
+    /// Storms of pause frames to send from this host.
+    pub storms: Vec<StormConfig>,
     /// The run's seed.
     pub seed: u64,
 }
@@ -102,6 +112,9 @@ pub enum HostConfigError {
     /// A stream's rate is zero.
     #[error("stream {0}: the rate is zero")]
     StreamRate(u32),
+    /// A storm's rate is zero.
+    #[error("storm {0}: the rate is zero")]
+    StormRate(usize),
     /// A stream goes to an address of a family that the host has none of.
     #[error("stream {0}: the host has no address of its target's family")]
     NoSource(u32),
@@ -135,6 +148,13 @@ pub enum HostConfigError {
     },
 }
 
+const fn is_zero(rate: AnyRate) -> bool {
+    match rate {
+        AnyRate::Bits(rate) => rate.as_bps() == 0,
+        AnyRate::Frames(rate) => rate.as_milli_pps() == 0,
+    }
+}
+
 impl StreamConfig {
     /// Stream number `id` to `target` at `rate`, with the defaults: constant gaps from the start of
     /// the run, without an end, in frames of 1,514 bytes from UDP port 49,152 to 7,701.
@@ -145,6 +165,7 @@ impl StreamConfig {
             source_port: 49_152,
             destination_port: 7_701,
             dscp: 0,
+            priority: 0,
             frame_bytes: 1_514,
             rate,
             arrivals: Arrivals::Constant,
@@ -163,11 +184,7 @@ impl StreamConfig {
 
     fn check(&self, host: &HostConfig) -> Result<(), HostConfigError> {
         let id = self.id;
-        let no_rate = match self.rate {
-            AnyRate::Bits(rate) => rate.as_bps() == 0,
-            AnyRate::Frames(rate) => rate.as_milli_pps() == 0,
-        };
-        if no_rate {
+        if is_zero(self.rate) {
             return Err(HostConfigError::StreamRate(id));
         }
         let has_source =
@@ -177,6 +194,9 @@ impl StreamConfig {
         }
         if self.dscp > 63 {
             return Err(HostConfigError::Field { id, what: "a DSCP is 0 to 63" });
+        }
+        if self.priority > 7 {
+            return Err(HostConfigError::Field { id, what: "a priority is 0 to 7" });
         }
         if self.target.vlan.is_some_and(|(vid, pcp)| vid > 4_094 || pcp > 7) {
             return Err(HostConfigError::Field { id, what: "a VLAN is 0 to 4094, a PCP 0 to 7" });
@@ -208,7 +228,10 @@ impl HostConfig {
             overhead_bytes: ETHERNET_OVERHEAD_BYTES,
             queue_frames_max: 1_024,
             announce_at: Time::ZERO,
+            lossless: 0,
+            obeys_pause: false,
             streams: Vec::new(),
+            storms: Vec::new(),
             seed: 1,
         }
     }
@@ -229,6 +252,9 @@ impl HostConfig {
                 return Err(HostConfigError::SameStream(stream.id));
             }
             stream.check(self)?;
+        }
+        if let Some(place) = self.storms.iter().position(|storm| is_zero(storm.rate)) {
+            return Err(HostConfigError::StormRate(place));
         }
         Ok(())
     }

@@ -169,6 +169,7 @@ mod tests {
             source_port: 1,
             destination_port: 2,
             dscp: 0,
+            priority: 0,
             frame_bytes: 1_000,
             rate,
             arrivals,

@@ -64,6 +64,8 @@ pub(super) struct Source {
     sum: Sum,
     payload_bytes: u32,
     frame_bytes: u32,
+    /// Its class, when that is lossless.
+    lossless: Option<u8>,
     schedule: Schedule,
     sent: StreamSent,
 }
@@ -82,6 +84,7 @@ impl Source {
             sum,
             payload_bytes: stream.frame_bytes.saturating_sub(headers_len),
             frame_bytes: stream.frame_bytes,
+            lossless: Some(stream.priority & 7).filter(|class| host.lossless & 1 << class != 0),
             schedule: Schedule::new(&stream.into(), host.overhead_bytes, rng),
             sent: StreamSent {
                 id: stream.id,
@@ -98,6 +101,11 @@ impl Source {
     /// When the next frame is planned.
     pub(super) fn next_planned(&self) -> Time {
         self.schedule.next()
+    }
+
+    /// Its class, when that is lossless.
+    pub(super) const fn lossless(&self) -> Option<u8> {
+        self.lossless
     }
 
     pub(super) const fn frame_bytes(&self) -> u32 {

@@ -134,7 +134,8 @@ impl Storm {
             *of_class = u16::from_be_bytes([high, low]);
         }
         let [which, enabled, a, b, c, ..] = self.draw();
-        let mut frame = StormFrame::from(MacControl::Pfc(Pfc { enabled, quanta }).frame(self.source));
+        let mut frame =
+            StormFrame::from(MacControl::Pfc(Pfc { enabled, quanta }).frame(self.source));
         match which % 7 {
             // From the EtherType on, it ends anywhere before the last class.
             0 => frame.len_bytes = 14 + usize::from(a) % 20,
@@ -148,7 +149,10 @@ impl Storm {
                 frame.bytes[14..16].copy_from_slice(&tag.0.to_be_bytes());
                 frame.len_bytes += TAG_BYTES;
             }
-            5 => frame = MacControl::Pfc(Pfc::uniform(0xff, pfc::QUANTA_MAX)).frame(self.source).into(),
+            5 => {
+                frame =
+                    MacControl::Pfc(Pfc::uniform(0xff, pfc::QUANTA_MAX)).frame(self.source).into()
+            }
             _ => {}
         }
         frame

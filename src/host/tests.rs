@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
 
+mod pauses;
+
 use super::*;
 use crate::frame::{Frame, FrameStore, SlabStore};
 use crate::ledger::DropReason;
@@ -35,9 +37,7 @@ fn config(name: &str, mac: MacAddr, v4: Ipv4Addr, v6: Ipv6Addr) -> HostConfig {
         mtu_bytes: 9_000,
         overhead_bytes: 24,
         queue_frames_max: 64,
-        announce_at: Time::ZERO,
-        streams: Vec::new(),
-        seed: 1,
+        ..HostConfig::new("", MacAddr::default(), Rate::from_gbps(10))
     }
 }
 
@@ -52,6 +52,7 @@ fn stream(id: u32, frame_bytes: u32, pps: u64) -> StreamConfig {
         source_port: 4_660,
         destination_port: 4_791,
         dscp: 46,
+        priority: 0,
         frame_bytes,
         rate: AnyRate::Frames(FrameRate::from_pps(pps)),
         arrivals: Arrivals::Constant,

@@ -12,7 +12,7 @@ use crate::measure::report::{
 use crate::node::Node;
 use crate::replay::{ReplaySource, SourceCounts};
 use crate::sim::LinkCounters;
-use crate::time::Time;
+use crate::time::{Duration, Time};
 
 /// What a driver gives back when a run has ended. Nodes are drained: their books still say what
 /// they held.
@@ -69,7 +69,7 @@ impl Finished {
                     report.switches.insert(name, SwitchReport::from(&**switch));
                 }
                 Device::Host(host) => {
-                    report.hosts.insert(host.name().to_owned(), host_report(host));
+                    report.hosts.insert(host.name().to_owned(), host_report(host, self.reached));
                 }
                 Device::Source(source) => {
                     report.hosts.insert(source.name().to_owned(), source_report(source));
@@ -127,12 +127,18 @@ impl Finished {
     }
 }
 
-/// A host as the report shows it.
-pub fn host_report(host: &Host) -> HostReport {
+/// A host as the report shows it at `now`.
+pub fn host_report(host: &Host, now: Time) -> HostReport {
     let ledger = Node::<SlabStore>::ledger(host);
+    let pauses = host.pause_counters(now);
     let out_of_order = host.streams_received().map(|stream| stream.sequence.out_of_order).sum();
     HostReport {
         out_of_order,
+        rx_xoff: pauses.rx_xoff,
+        rx_xon: pauses.rx_xon,
+        rx_pause_ns: pauses.rx_pause.map(Duration::as_ns),
+        rx_global_xoff: pauses.rx_global_xoff,
+        rx_global_xon: pauses.rx_global_xon,
         counters: host.stats().iter().map(|(name, n)| (name.to_owned(), n)).collect(),
         ..HostReport::from(&ledger)
     }

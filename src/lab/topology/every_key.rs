@@ -10,7 +10,7 @@ const EVERY_KEY: &str = include_str!("../../../netns-testbed/every-key.toml");
 
 /// Each kind of table: the header that opens one, and where such tables are in a file (`*` stands for
 /// every member of a table or element of an array).
-const TABLES: [(&str, &str); 20] = [
+const TABLES: [(&str, &str); 21] = [
     ("", ""),
     ("[defaults]", "defaults"),
     ("[defaults.link]", "defaults.link"),
@@ -27,6 +27,7 @@ const TABLES: [(&str, &str); 20] = [
     ("[[link]]", "link.*"),
     ("[[external]]", "external.*"),
     ("[[stream]]", "stream.*"),
+    ("[[storm]]", "storm.*"),
     ("[[fault]]", "fault.*"),
     ("[[expect]]", "expect.*"),
     ("[run]", "run"),

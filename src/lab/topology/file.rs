@@ -34,6 +34,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) stream: Vec<StreamTable>,
     #[serde(default)]
+    pub(super) storm: Vec<StormTable>,
+    #[serde(default)]
     pub(super) fault: Vec<S<FaultTable>>,
     #[serde(default)]
     pub(super) expect: Vec<ExpectTable>,
@@ -76,6 +78,8 @@ pub(super) struct HostDefaults {
     pub(super) kind: Option<HostKindName>,
     pub(super) queues: Option<S<u32>>,
     pub(super) queue_frames: Option<S<u32>>,
+    pub(super) lossless: Option<S<Vec<u8>>>,
+    pub(super) obeys_pause: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -196,6 +200,8 @@ pub(super) struct HostTable {
     pub(super) core: Option<S<u32>>,
     pub(super) queues: Option<S<u32>>,
     pub(super) queue_frames: Option<S<u32>>,
+    pub(super) lossless: Option<S<Vec<u8>>>,
+    pub(super) obeys_pause: Option<bool>,
 }
 
 /// `[[link]]`.
@@ -245,6 +251,22 @@ pub(super) struct StreamTable {
     pub(super) pcp: Option<S<u8>>,
     pub(super) source_port: Option<S<u16>>,
     pub(super) destination_port: Option<S<u16>>,
+}
+
+/// `[[storm]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StormTable {
+    pub(super) from: S<String>,
+    #[serde(default)]
+    pub(super) kind: StormKindName,
+    pub(super) priorities: Option<S<Vec<u8>>>,
+    pub(super) quanta: Option<S<u16>>,
+    pub(super) rate: Q<AnyRate>,
+    pub(super) start: Option<Q<Duration>>,
+    pub(super) stop: Option<Q<Duration>>,
+    pub(super) duration: Option<Q<Duration>>,
+    pub(super) frames: Option<S<u64>>,
 }
 
 /// `[[fault]]`: at an instant, one change to one link.
@@ -335,6 +357,15 @@ pub(super) enum TrustName {
 pub(super) enum ArrivalsName {
     Constant,
     Poisson,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum StormKindName {
+    #[default]
+    Pfc,
+    Pause,
+    Hostile,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]

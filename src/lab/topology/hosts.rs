@@ -52,6 +52,7 @@ impl<'a> Resolver<'a> {
                 let message = format!("a host's queue holds 1 to {QUEUE_FRAMES_MAX} frames");
                 self.issue(Issue::new(frames.span(), message));
             }
+            let lossless = table.lossless.as_ref().or(defaults.lossless.as_ref());
             let (mac, ipv4, ipv6) = addresses[index];
             let config = HostConfig {
                 name: name.get_ref().clone(),
@@ -64,7 +65,10 @@ impl<'a> Resolver<'a> {
                 overhead_bytes: ETHERNET_OVERHEAD_BYTES,
                 queue_frames_max: plain(frames).unwrap_or(HOST_QUEUE_FRAMES),
                 announce_at: Time::ZERO,
+                lossless: self.priorities(lossless),
+                obeys_pause: table.obeys_pause.or(defaults.obeys_pause).unwrap_or(false),
                 streams: Vec::new(),
+                storms: Vec::new(),
                 seed: self.seed,
             };
             hosts.push(HostNode {

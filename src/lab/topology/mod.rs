@@ -15,6 +15,7 @@ mod order;
 mod paths;
 mod resolve;
 mod shares;
+mod storms;
 mod streams;
 mod switches;
 mod value;

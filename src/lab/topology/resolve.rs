@@ -10,7 +10,7 @@ use super::file::{File, HostTable, SwitchTable};
 use super::value::{ByteCount, Q, S};
 use super::{
     Attachment, External, FREE_RING_ENTRIES, HostKind, Impairment, Link, LinkEnd, NodeId, Topology,
-    announce, natural, paths, streams,
+    announce, natural, paths, storms, streams,
 };
 use crate::lab::memory;
 use crate::node::PortId;
@@ -107,6 +107,7 @@ impl<'a> Resolver<'a> {
         self.shares(&mut switches, &hosts, &links, run.clock, ring_entries);
         announce::spread(&mut hosts, &switches);
         let streams = streams::streams(self, &mut hosts, &switches, &links, run.duration);
+        storms::storms(self, &mut hosts, run.duration);
         let faults = streams::faults(self, &links);
         let expectations = streams::expectations(self);
         self.holds_together(&switches);

@@ -7,7 +7,7 @@ use super::value::{OneOrMany, Q, S};
 use super::{Attachment, Fault, FaultAction, HostKind, HostNode, Link, NodeId, Stream, SwitchNode};
 use crate::host::{Arrivals, StreamConfig, StreamTarget};
 use crate::lab::expect::Expectation;
-use crate::switch::VlanMode;
+use crate::switch::{Trust, VlanMode};
 use crate::time::{Duration, Time};
 use crate::units::AnyRate;
 
@@ -55,7 +55,8 @@ pub(super) fn streams(
                 }
                 let id = u32::try_from(streams.len() + 1).unwrap_or(u32::MAX);
                 let target = target(table, &hosts[*to]);
-                let config = stream_config(id, target, &checked, table);
+                let mut config = stream_config(id, target, &checked, table);
+                config.priority = priority(&hosts[*from], &config, switches, links);
                 size(resolver, table, &config, &hosts[*from], &hosts[*to]);
                 hosts[*from].config.streams.push(config.clone());
                 streams.push(Stream { from: *from, to: *to, config });
@@ -95,6 +96,27 @@ fn vlan_of(host: &HostNode, switches: &[SwitchNode], links: &[Link]) -> Option<u
     match &switches[switch].config.ports.get(far.port.index())?.vlan {
         VlanMode::Access(vlan) => Some(*vlan),
         VlanMode::Trunk { native, .. } => *native,
+    }
+}
+
+/// The priority under which a host sends a stream: what the switch at the other end of its link makes
+/// of the same fields, or without one the PCP, or the upper three bits of the DSCP.
+fn priority(host: &HostNode, stream: &StreamConfig, switches: &[SwitchNode], links: &[Link]) -> u8 {
+    let dscp = usize::from(stream.dscp & 63);
+    let pcp = stream.target.vlan.map(|(_, pcp)| usize::from(pcp & 7));
+    let far = match host.attachment {
+        Attachment::Link(link, end) => Some(&links[link].ends[1 - end]),
+        Attachment::External(_) | Attachment::None => None,
+    };
+    let Some((NodeId::Switch(switch), far)) = far.map(|far| (far.node, far)) else {
+        return pcp.and_then(|pcp| u8::try_from(pcp).ok()).unwrap_or(stream.dscp >> 3) & 7;
+    };
+    let config = &switches[switch].config;
+    let Some(port) = config.ports.get(far.port.index()) else { return 0 };
+    match (port.trust, pcp) {
+        (Trust::Pcp, Some(pcp)) => config.pcp_to_priority[pcp],
+        (Trust::Dscp, _) => config.dscp_to_priority[dscp],
+        (Trust::Pcp | Trust::Port, _) => port.default_priority,
     }
 }
 
@@ -194,6 +216,7 @@ fn stream_config(
             .as_ref()
             .map_or(DESTINATION_PORT, |port| *port.get_ref()),
         dscp: table.dscp.as_ref().map_or(0, |dscp| *dscp.get_ref()),
+        priority: 0,
         frame_bytes: shape.frame_bytes,
         rate: shape.rate,
         arrivals: shape.arrivals,

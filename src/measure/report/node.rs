@@ -131,6 +131,16 @@ pub struct HostReport {
     pub retransmitted: u64,
     /// Frames that came after a later one of their stream or flow.
     pub out_of_order: u64,
+    /// Pause frames received, by priority.
+    pub rx_xoff: [u64; 8],
+    /// Resume frames received, by priority.
+    pub rx_xon: [u64; 8],
+    /// How long the host was paused, by priority, in nanoseconds.
+    pub rx_pause_ns: [u64; 8],
+    /// 802.3x PAUSE frames received that stop the port.
+    pub rx_global_xoff: u64,
+    /// 802.3x PAUSE frames received that let it go on.
+    pub rx_global_xon: u64,
     /// Further counters of the host, by name.
     #[serde(flatten)]
     pub counters: BTreeMap<String, u64>,
