@@ -4,7 +4,9 @@
 pub mod agenda;
 pub mod link;
 pub mod network;
+pub mod pause_witness;
 pub mod station;
+pub mod wait_cycle;
 
 pub use agenda::Agenda;
 pub use link::{Fate, LinkChange, LinkCounters, LinkModel, LinkState, LossCause};

@@ -7,8 +7,8 @@
 
 use crate::time::{Duration, Time};
 use crate::units::Rate;
-use crate::wire::pfc::{CLASSES, MacControl, is_mac_control, pause_time};
 use crate::wire::parse;
+use crate::wire::pfc::{CLASSES, MacControl, is_mac_control, pause_time};
 
 /// How a node gives the frames that it sends a class.
 #[derive(Clone, Debug)]
@@ -180,7 +180,10 @@ mod tests {
 
     #[test]
     fn classes_are_read_as_the_node_reads_them() {
-        let dscp = ClassRule::Dscp(Box::new(std::array::from_fn(|dscp| if dscp == 46 { 5 } else { 1 })), 2);
+        let dscp = ClassRule::Dscp(
+            Box::new(std::array::from_fn(|dscp| if dscp == 46 { 5 } else { 1 })),
+            2,
+        );
         let v4 = [2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 8, 0, 0x45, 46 << 2 | 3];
         assert_eq!((dscp.class_of(&v4), pcp().class_of(&v4)), (5, 0));
         assert_eq!((dscp.class_of(&tagged(3)[..16]), pcp().class_of(&tagged(3))), (2, 3));

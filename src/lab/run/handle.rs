@@ -124,7 +124,10 @@ impl LabHandle {
 
     /// What every worker has counted, by worker, with what `look` makes of each of its nodes: by the
     /// gated clock all of one moment. None for a worker that has ended.
-    pub fn survey<T: Send + 'static>(&self, look: fn(&mut Device) -> T) -> Vec<Option<Survey<T>>> {
+    pub fn survey<T: Send + 'static>(
+        &self,
+        look: fn(Time, &mut Device) -> T,
+    ) -> Vec<Option<Survey<T>>> {
         let mut answers = Vec::new();
         self.send(|worker| {
             let (reply, answer) = bounded(1);
@@ -132,7 +135,8 @@ impl LabHandle {
             let mine = self.places.iter().filter(|place| place.worker == worker);
             let ids: Vec<NodeId> = mine.map(|place| place.id).collect();
             Visit::Survey(Box::new(move |books, nodes| {
-                let parts = ids.into_iter().zip(nodes).map(|(id, node)| (id, look(node)));
+                let now = books.now;
+                let parts = ids.into_iter().zip(nodes).map(|(id, node)| (id, look(now, node)));
                 // The asker may have stopped waiting.
                 let _ = reply.send((books, parts.collect()));
             }))

@@ -24,11 +24,11 @@ enum Part {
     Host(Value),
 }
 
-fn look(device: &mut Device) -> Part {
+fn look(now: Time, device: &mut Device) -> Part {
     let host = |report: HostReport| serde_json::to_value(report).unwrap_or(Value::Null);
     match device {
         Device::Switch(switch) => Part::Switch(about_switch(switch)),
-        Device::Host(device) => Part::Host(host(host_report(device))),
+        Device::Host(device) => Part::Host(host(host_report(device, now))),
         Device::Source(source) => Part::Host(host(source_report(source))),
     }
 }
