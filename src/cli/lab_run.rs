@@ -13,7 +13,7 @@ use super::Failure;
 use super::driver_flags::DriverFlags;
 use super::outcome::print;
 use super::run_flags::{PreparedRun, RunFlags};
-use crate::lab::control::ControlServer;
+use crate::lab::control::{ControlServer, Request, ask};
 use crate::lab::describe;
 use crate::lab::interrupt;
 use crate::lab::netns::{self, Network};
@@ -84,12 +84,14 @@ fn drive(
     flags: &RunFlags,
     repeat: Option<String>,
 ) -> Result<(), Failure> {
-    let stay = repeat.is_none();
+    let says_ready = repeat.is_none();
+    // A lab that is up stays, whatever its file says; who gives --duration wants it to end.
+    let stay = says_ready && flags.duration.is_none();
     let stop = interrupt::install()?;
     netns::check_can_build(&topology.name)?;
     let mut prepared = flags.prepare(file, topology)?;
     prepared.repeat = repeat;
-    drive_on(prepared, topology, flags, Stay { stay, says_ready: stay, stop }, netns::build)
+    drive_on(prepared, topology, flags, Stay { stay, says_ready, stop }, netns::build)
 }
 
 /// How long a run stays, and whom it tells.
@@ -166,7 +168,11 @@ fn detach(args: &UpArgs) -> Result<(), Failure> {
     }
     let mut why = String::new();
     if line.trim() == "ready" {
-        return print(&line);
+        if !args.flags.json {
+            return print(&line);
+        }
+        let name = args.flags.load(&args.file)?.name;
+        return print(&format!("{:#}\n", ask(&name, &Request::Status)?));
     }
     let status = child.wait().map_err(cannot)?;
     log.rewind().and_then(|()| log.read_to_string(&mut why)).map_err(cannot)?;

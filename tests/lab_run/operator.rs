@@ -87,6 +87,24 @@ fn a_running_lab_is_shown_and_changed_by_either_clock() {
 }
 
 #[test]
+fn a_lab_that_is_up_ends_when_it_is_told_to_and_says_so_as_it_is_asked() {
+    if !namespaces::available() {
+        return;
+    }
+    let lab = Lab::new(ENDLESS);
+    let output = lab.run(&["lab", "up"], "timed", &["--duration", "20ms", "--json"], 0);
+    let report: Value = serde_json::from_str(&stdout(&output)).expect("the report alone");
+    assert!(stderr(&output).contains("ready\n"), "{}", stderr(&output));
+    assert_eq!(report["duration_ns"], 20_000_000);
+    lab.assert_gone();
+    let output = lab.run(&["lab", "up"], "detached", &["--detach", "--json"], 0);
+    let status: Value = serde_json::from_str(&stdout(&output)).expect("one document");
+    assert_eq!((&status["name"], &status["clock"]), (&lab.name.as_str().into(), &"free".into()));
+    assert!(lab.down().status.success());
+    lab.assert_gone();
+}
+
+#[test]
 fn two_hundred_silent_clients_keep_no_operator_waiting() {
     if !namespaces::available() {
         return;
