@@ -50,6 +50,8 @@ drop_reasons! {
     IngressLimit => "ingress_limit",
     /// A lossless priority group has used up its headroom.
     HeadroomFull => "headroom_full",
+    /// To be trimmed, and there was no room in the queue of the trimmed.
+    TrimDrop => "trim_drop",
     /// No frame of the store was free for a copy.
     NoFrameForCopy => "no_frame_for_copy",
     /// No room before the frame for a tag or an outer header.

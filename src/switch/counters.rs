@@ -20,6 +20,10 @@ pub struct PortCounters {
     pub drops: Drops,
     /// The most bytes that each queue ever held.
     pub queue_bytes_max: [u64; QUEUES],
+    /// Frames without room in their queue that were trimmed and queued here (SONiC's TRIM_TX).
+    pub trim_tx: u64,
+    /// Frames that were to be trimmed, and had no room among the trimmed either (TRIM_DROP).
+    pub trim_drop: u64,
 }
 
 impl PortCounters {

@@ -83,8 +83,12 @@ pub struct PortReport {
     pub tx_bytes: u64,
     /// Frames marked congestion experienced on their way out.
     pub ecn_marked: u64,
-    /// Frames cut to their headers on their way out.
+    /// Frames for which there was no room but for their headers (SONiC's TRIM): the next two together.
     pub trimmed: u64,
+    /// Frames cut to their headers and queued.
+    pub trim_tx: u64,
+    /// Frames whose headers had no room either.
+    pub trim_drop: u64,
     /// Pause frames sent, by priority.
     pub tx_xoff: [u64; 8],
     /// Resume frames sent, by priority.
@@ -99,6 +103,11 @@ pub struct PortReport {
     pub drops: DropsReport,
     /// The most bytes each queue held.
     pub queue_bytes_max: [u64; 8],
+    /// The most memory that frames of each priority that came by this port held, in bytes of whole
+    /// cells; zero where the memory keeps no accounts.
+    pub ingress_bytes_max: [u64; 8],
+    /// Of it, the most in headroom.
+    pub headroom_bytes_max: [u64; 8],
     /// Sending time that a late driver could not use, in nanoseconds.
     pub credit_expired_ns: u64,
 }
@@ -112,6 +121,10 @@ pub struct SwitchReport {
     pub books: BooksReport,
     /// The most packet memory in use, in bytes of whole cells.
     pub buffer_bytes_max: u64,
+    /// Memory outside the minima and headrooms of priority groups.
+    pub shared_bytes: u64,
+    /// The most memory in use in all headrooms together.
+    pub headroom_bytes_max: u64,
     /// Ports by name.
     pub ports: BTreeMap<String, PortReport>,
 }

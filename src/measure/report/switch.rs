@@ -12,6 +12,8 @@ impl From<&Switch> for SwitchReport {
         let ports = (0_u16..).zip(&switch.config().ports).map(|(index, config)| {
             let port = PortId(index);
             let counters = switch.port_counters(port);
+            let groups =
+                [0, 1, 2, 3, 4, 5, 6, 7].map(|priority| switch.memory().group(port, priority));
             let report = PortReport {
                 rx_frames: counters.rx_frames,
                 rx_bytes: counters.rx_bytes,
@@ -19,6 +21,11 @@ impl From<&Switch> for SwitchReport {
                 tx_bytes: counters.tx_bytes,
                 drops: DropsReport::from(&counters.drops),
                 queue_bytes_max: counters.queue_bytes_max,
+                trimmed: counters.trim_tx + counters.trim_drop,
+                trim_tx: counters.trim_tx,
+                trim_drop: counters.trim_drop,
+                ingress_bytes_max: groups.map(|group| group.bytes_max),
+                headroom_bytes_max: groups.map(|group| group.headroom_bytes_max),
                 credit_expired_ns: switch.credit_expired(port).as_ns(),
                 ..PortReport::default()
             };
@@ -27,6 +34,8 @@ impl From<&Switch> for SwitchReport {
         Self {
             books: BooksReport::from(&ledger),
             buffer_bytes_max: switch.buffer_bytes_max(),
+            shared_bytes: switch.memory().shared_bytes(),
+            headroom_bytes_max: switch.memory().headroom_bytes_max(),
             ports: ports.collect(),
         }
     }

@@ -10,6 +10,7 @@ use crate::switch::memory::Memory;
 use crate::switch::port::Port;
 use crate::switch::queue::{Meta, Origin, Pool};
 use crate::switch::ready::Ready;
+use crate::switch::trim::TrimConfig;
 use crate::switch::vlan::TagChange;
 
 /// What all ports share on the egress side.
@@ -22,7 +23,11 @@ pub(super) struct Egress {
 
 impl Egress {
     pub(super) fn new(config: &SwitchConfig) -> Self {
-        let memory = Memory::new(config.buffer_bytes, config.cell_bytes, []);
+        let memory = Memory::new(
+            config.buffer_bytes,
+            config.cell_bytes,
+            config.ports.iter().map(|port| &port.shares),
+        );
         Self { pool: Pool::new(memory.cells_total()), memory, ready: Ready::new() }
     }
 
@@ -159,7 +164,7 @@ impl Switch {
         let port = port_mut(&mut self.ports, egress);
         let meta = match self.egress.admit(port, egress, arrival, came_bytes, len_bytes) {
             Ok(meta) => meta,
-            Err(reason) => return self.discard(store, egress, reason, frame),
+            Err(reason) => return self.turn_away(store, arrival, egress, reason, frame),
         };
         let queue = u32::from(arrival.class.queue());
         if tag != TagChange::Keep {
@@ -186,6 +191,65 @@ impl Switch {
         }
         let port = port_mut(&mut self.ports, egress);
         let bytes = port.queue(queue).bytes_with(frame.len_bytes());
+        self.egress.enqueue(port, egress, queue, bytes, frame, meta);
+    }
+
+    /// A frame that admission has refused: where its queue is trimmed, its headers go on in another
+    /// one; else it is dropped.
+    #[cold]
+    #[inline(never)]
+    fn turn_away<S: FrameStore>(
+        &mut self,
+        store: &mut S,
+        arrival: &Arrival,
+        egress: PortId,
+        reason: DropReason,
+        frame: ParkedFrame,
+    ) {
+        let trim = self.config.trim.filter(|trim| {
+            trim.queues.wrapping_shr(u32::from(arrival.class.queue())) & 1 == 1
+                && matches!(
+                    reason,
+                    DropReason::QueueLimit | DropReason::IngressLimit | DropReason::BufferFull
+                )
+                && trim.applies_to(store.head(&frame), frame.len_bytes())
+        });
+        match trim {
+            Some(trim) => self.trim(store, arrival, egress, trim, frame),
+            None => self.discard(store, egress, reason, frame),
+        }
+    }
+
+    /// Puts what is left of a trimmed frame into the queue of the trimmed.
+    fn trim<S: FrameStore>(
+        &mut self,
+        store: &mut S,
+        arrival: &Arrival,
+        egress: PortId,
+        trim: TrimConfig,
+        mut frame: ParkedFrame,
+    ) {
+        let arrival = Arrival { class: self.classifier.class(trim.priority), ..*arrival };
+        let tag = match self.tag_change(&arrival, egress) {
+            Ok(tag) => tag,
+            Err(reason) => return self.discard(store, egress, reason, frame),
+        };
+        let left_bytes = trim.len_after(frame.len_bytes());
+        let len_bytes = tag.len_after(left_bytes);
+        let is_last_hop =
+            self.config.ports.get(egress.index()).is_some_and(|port| port.is_last_hop);
+        let port = port_mut(&mut self.ports, egress);
+        let Ok(meta) = self.egress.admit(port, egress, &arrival, left_bytes, len_bytes) else {
+            port.counters.trim_drop += 1;
+            return self.discard(store, egress, DropReason::TrimDrop, frame);
+        };
+        port.counters.trim_tx += 1;
+        trim.trim(store, &mut frame, is_last_hop);
+        let queue = u32::from(arrival.class.queue());
+        if tag != TagChange::Keep {
+            return self.retag(store, egress, queue, tag, meta, frame);
+        }
+        let bytes = port.queue(queue).bytes_with(len_bytes);
         self.egress.enqueue(port, egress, queue, bytes, frame, meta);
     }
 }

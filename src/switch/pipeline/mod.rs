@@ -21,6 +21,8 @@
 //! - **Admission** is [`Egress::admit`] alone, and takes effect there: a frame that it has let in is
 //!   queued, after its tag at most. What is to be remembered for the time when the frame leaves is
 //!   its [`Meta`].
+//! - **What admission refuses** is cut to its headers where its queue is trimmed, and asks once
+//!   more, for the queue of the trimmed.
 //! - **Leaving a queue**, to the wire or dropped, is [`Egress::dequeue`] alone: it gives back what
 //!   admission took.
 //! - **What stops a queue** clears its bit in the port's open queues and then calls
@@ -52,6 +54,7 @@ use super::classify::Classifier;
 use super::config::{PortConfig, QUEUES, SwitchConfig};
 use super::counters::PortCounters;
 use super::mac_table::{MacTable, MacTableCounters, key_of};
+use super::memory::Memory;
 use super::port::Port;
 use super::port_set::PortSet;
 use super::vlan::Vlans;
@@ -145,6 +148,11 @@ impl Switch {
     /// Whether the link of a port is up.
     pub const fn is_up(&self, port: PortId) -> bool {
         self.up.contains(port.index())
+    }
+
+    /// Packet memory and its accounts.
+    pub const fn memory(&self) -> &Memory {
+        &self.egress.memory
     }
 
     /// Packet memory in use, in bytes of whole cells.
