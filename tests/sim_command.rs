@@ -81,6 +81,22 @@ fn counters_are_what_the_captures_show() {
 }
 
 #[test]
+fn what_the_trimming_lab_expects_holds_with_trimming_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = "netns-testbed/trimming.toml";
+    let output = sim(&[file, "--quiet"], &folder.path().join("with"));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = std::fs::read_to_string(file).expect("the file");
+    let (before, rest) = text.split_once("[switch.s1.trim]").expect("trimming is set");
+    let (_, after) = rest.split_once("[host.h1]").expect("a host");
+    let without = folder.path().join("without.toml");
+    std::fs::write(&without, format!("{before}[host.h1]{after}")).expect("room");
+    let without = without.to_str().expect("a path");
+    let output = sim(&[without, "--quiet"], &folder.path().join("without"));
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+}
+
+#[test]
 fn what_does_not_hold_comes_with_the_command_that_repeats_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let directory = folder.path().join("run");

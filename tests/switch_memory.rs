@@ -108,11 +108,8 @@ fn a_lossy_flood_leaves_a_lossless_class_its_headroom() {
     for port in &mut config.ports {
         port.shares.groups[3].threshold =
             Threshold { static_bytes: None, dt_alpha: Some(Alpha::ONE) };
-        port.shares.groups[3].lossless = Some(Lossless {
-            headroom_bytes: 10_000,
-            xon_bytes: 0,
-            xon_offset_bytes: 3_000,
-        });
+        port.shares.groups[3].lossless =
+            Some(Lossless { headroom_bytes: 10_000, xon_bytes: 0, xon_offset_bytes: 3_000 });
     }
     let mut bench = Bench::new(config);
     for _ in 0..200 {

@@ -401,11 +401,12 @@ impl Topology {
     }
 
     /// True when a stream's frames arrive in the order in which they were sent: nothing on their way
-    /// holds one back or takes another path for it.
+    /// holds one back or takes another path for it, and none is trimmed, which lets it go ahead.
     pub fn promises_order(&self) -> bool {
         let reorders =
             |action: &FaultAction| matches!(action, FaultAction::Reorder(share) if share.0 > 0);
         self.links.iter().all(|link| link.impairment.reorder.0 == 0)
+            && self.switches.iter().all(|switch| switch.config.trim.is_none())
             && !self.faults.iter().any(|fault| reorders(&fault.action))
     }
 

@@ -81,6 +81,13 @@ impl<'a, T> Layers<'a, T> {
     }
 }
 
+/// A headroom, and what of.
+struct Computed {
+    priorities: u8,
+    need: HeadroomNeed,
+    headroom: Headroom,
+}
+
 /// A headroom that was computed, for those who want to know how.
 #[derive(Clone, Debug)]
 pub struct ExplainedHeadroom {
@@ -90,6 +97,8 @@ pub struct ExplainedHeadroom {
     pub priorities: u8,
     /// The terms.
     pub headroom: Headroom,
+    /// What SONiC's calculation gives for the same link, with all packets of the worst size.
+    pub sonic_bytes: u64,
 }
 
 impl<'a> Resolver<'a> {
@@ -161,8 +170,11 @@ impl<'a> Resolver<'a> {
                     Some(Attachment::External(_)) => true,
                     Some(Attachment::None) | None => false,
                 };
-                switch.headrooms.extend(explained.map(|(priorities, headroom)| {
-                    ExplainedHeadroom { port: index, priorities, headroom }
+                switch.headrooms.extend(explained.map(|computed| ExplainedHeadroom {
+                    port: index,
+                    priorities: computed.priorities,
+                    sonic_bytes: computed.need.sonic_bytes(),
+                    headroom: computed.headroom,
                 }));
             }
             self.queue_limits(table, &mut switch.config);
@@ -217,7 +229,7 @@ impl<'a> Resolver<'a> {
         own: Option<&'a PortTable>,
         port: &PortConfig,
         mut need: HeadroomNeed,
-    ) -> (PortShares, Option<(u8, Headroom)>) {
+    ) -> (PortShares, Option<Computed>) {
         let defaults = &self.file.defaults.switch;
         let mask = self.lossless_mask(table, own);
         let response = own
@@ -254,7 +266,8 @@ impl<'a> Resolver<'a> {
             config.min_bytes = min_bytes;
             config.threshold.dt_alpha = alpha(layers.get(|table| table.dt_alpha.as_ref()));
         }
-        (shares, (computed != 0).then_some((computed, headroom)))
+        let computed = Computed { priorities: computed, need, headroom };
+        (shares, (computed.priorities != 0).then_some(computed))
     }
 
     /// The byte limits of queues that have one of their own. A limit for all queues is not for those
@@ -421,28 +434,34 @@ pub(super) fn largest_headroom(switch: &SwitchNode) -> Option<String> {
 /// The computed headrooms of a switch, line by line; ports with the same one together.
 pub fn explain_headrooms(switch: &SwitchNode) -> String {
     let mut out = String::new();
-    let mut told: Vec<(&Headroom, u8, Vec<&str>)> = Vec::new();
+    let mut told: Vec<(&ExplainedHeadroom, Vec<&str>)> = Vec::new();
     for explained in &switch.headrooms {
         let Some(port) = switch.config.ports.get(explained.port) else { continue };
-        let same = told.iter_mut().find(|(headroom, priorities, _)| {
-            *headroom == &explained.headroom && *priorities == explained.priorities
+        let same = told.iter_mut().find(|(other, _)| {
+            other.headroom == explained.headroom && other.priorities == explained.priorities
         });
         match same {
-            Some((_, _, ports)) => ports.push(&port.name),
-            None => told.push((&explained.headroom, explained.priorities, vec![&port.name])),
+            Some((_, ports)) => ports.push(&port.name),
+            None => told.push((explained, vec![&port.name])),
         }
     }
-    for (headroom, mask, ports) in told {
-        let priorities: Vec<_> =
-            (0..8).filter(|p| mask >> p & 1 == 1).map(|p: u8| p.to_string()).collect();
+    for (explained, ports) in told {
+        let priorities: Vec<_> = (0..8)
+            .filter(|p| explained.priorities >> p & 1 == 1)
+            .map(|p: u8| p.to_string())
+            .collect();
         let (ports, priorities) = (ports.join(", "), priorities.join(", "));
         let name = &switch.config.name;
         out.push_str(&format!(
             "headroom of {name}, ports {ports}, priorities {priorities}, in cells:\n"
         ));
-        for line in headroom.to_string().lines() {
+        for line in explained.headroom.to_string().lines() {
             out.push_str(&format!("  {line}\n"));
         }
+        let sonic = Bytes(explained.sonic_bytes);
+        out.push_str(&format!(
+            "  (SONiC's calculation, with the response that IEEE 802.3 allows: {sonic})\n"
+        ));
     }
     out
 }

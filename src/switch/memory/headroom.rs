@@ -163,6 +163,20 @@ impl HeadroomNeed {
         })
     }
 
+    /// What SONiC's calculation gives for the same link, with all packets of the worst size.
+    pub fn sonic_bytes(&self) -> u64 {
+        let metres = u128::from(self.delay.as_ps()) * 198_000_000 / PS_PER_SECOND;
+        sonic_xoff_bytes(&SonicPattern {
+            speed_mbps: self.peer_rate.as_bps() / 1_000_000,
+            cable_metres: u64::try_from(metres).unwrap_or(u64::MAX),
+            port_mtu_bytes: u64::from(self.mtu_bytes),
+            lossless_mtu_bytes: u64::from(self.mtu_bytes),
+            small_packets_percent: 100,
+            cell_bytes: u64::from(self.cell_bytes),
+            mac_phy_bytes: 0,
+        })
+    }
+
     /// The headroom with which nothing is lost.
     ///
     /// It is the least to within the cells of one frame: with as many fewer, the worst case loses a frame.
