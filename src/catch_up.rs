@@ -1,5 +1,5 @@
-//! How a sender returns to its plan after its driver was late: at up to twice the planned pace, and
-//! not with everything that is overdue at once.
+//! How a sender returns to its plan after its driver was late: at twice the planned pace, and not with
+//! everything that is overdue at once.
 //!
 //! Each frame has an ideal time: when a punctual driver would have sent it. A driver that the
 //! machine kept from its core comes when many of those have passed. The first frame then leaves, and
@@ -9,12 +9,17 @@
 //! calls at each deadline, as in virtual and gated time, never starts to catch up, and nothing
 //! changes there.
 //!
-//! A driver whose every turn takes longer than the planned gap could not keep to the plan one frame
-//! a turn. When [`LATE_CALLS`] calls in succession were late by half a gap or more, as many
-//! frames leave at once as their least lateness explains, which is as many as are needed to keep up.
-//! A single stall, or a few in succession, do not count. When even that is not enough, the sender
-//! falls behind for good: it sends as fast as it is called, and what is overdue at the end of the run
-//! was planned and not sent.
+//! Double speed is not enough for a sender that has its core for less than half of the time, or
+//! whose driver takes longer for a turn than the planned gap. It is let go faster, no more than it
+//! takes to keep to its mean rate:
+//!
+//! - More than [`LAG`] behind, the plan runs at `1 + lag / LAG` times its speed, 2 at [`LAG`].
+//! - When [`LATE_CALLS`] calls in succession were late by more than the gap that is waited for, as many
+//!   frames leave at once as their least lateness explains. A single stall, or a few in
+//!   succession, do not count.
+//!
+//! When even that is not enough, the sender falls behind for good: it sends as fast as it is called,
+//! and what is overdue at the end of the run was planned and not sent.
 
 use std::hint::cold_path;
 
@@ -22,6 +27,9 @@ use crate::time::{Duration, Time};
 
 /// Calls of the driver in succession that must be late before they count as its usual pace.
 pub const LATE_CALLS: usize = 4;
+
+/// How far behind its plan a sender is when it begins to go faster than at double speed.
+pub const LAG: Duration = Duration::from_ms(20);
 
 /// The state of a sender against its plan.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +42,7 @@ pub struct CatchUp {
 struct Behind {
     ideal: Time,
     left: Time,
-    /// From when half of the gap to the next frame counts: `left`, or earlier by what a driver
+    /// From when the gap to the next frame counts: `left`, or earlier by what a driver
     /// that is always late is allowed to make up for at once.
     from: Time,
     /// By how much each of the last calls came later than a frame could have left, newest first.
@@ -42,8 +50,16 @@ struct Behind {
 }
 
 impl Behind {
-    fn half_gap(&self, ideal: Time) -> Duration {
-        ideal.since(self.ideal) / 2
+    /// How long the next frame waits: half of its ideal gap, or less far behind the plan.
+    fn gap(&self, ideal: Time) -> Duration {
+        let gap = ideal.since(self.ideal);
+        let lag = self.left.since(self.ideal);
+        if lag <= LAG {
+            return gap / 2;
+        }
+        let ps = |span: Duration| u128::from(span.as_ps());
+        let gap = ps(gap) * ps(LAG) / (ps(LAG) + ps(lag));
+        Duration::from_ps(u64::try_from(gap).unwrap_or(u64::MAX))
     }
 }
 
@@ -56,7 +72,7 @@ impl CatchUp {
             None => Time::ZERO,
             Some(behind) => {
                 cold_path();
-                behind.from + behind.half_gap(ideal)
+                behind.from + behind.gap(ideal)
             }
         }
     }
@@ -81,15 +97,15 @@ impl CatchUp {
             self.behind = Some(Behind { ideal, left: now, from: now, late });
             return;
         };
-        let half_gap = behind.half_gap(ideal);
-        let due = planned.max(behind.from + half_gap);
+        let gap = behind.gap(ideal);
+        let due = planned.max(behind.from + gap);
         // What was due when the last frame left belongs to the same call.
         if due > behind.left {
             behind.late.rotate_right(1);
             behind.late[0] = now.since(due.max(line_free));
         }
         let usual = behind.late.into_iter().min().unwrap_or_default();
-        let made_up = if usual < half_gap { Duration::ZERO } else { usual.min(now.since(due)) };
+        let made_up = if usual < gap { Duration::ZERO } else { usual.min(now.since(due)) };
         behind.ideal = ideal;
         behind.left = now;
         behind.from = now.before(made_up);
@@ -170,6 +186,20 @@ mod tests {
         assert!(lag <= Duration::from_us(50), "frame {n} is {lag} late");
         let bursts = left.chunk_by(|a, b| a == b).map(<[Time]>::len);
         assert_eq!(bursts.max(), Some(10), "what one turn at double speed explains");
+    }
+
+    #[test]
+    fn a_driver_that_has_its_core_for_a_fifth_of_the_time_keeps_its_mean_rate() {
+        // Away for 12 ms of each 15.
+        let slice = |at: Time| at.as_ns() % 15_000_000;
+        let away = |at: Time| slice(at) >= 3_000_000;
+        let on = |at| at + Duration::from_ns(15_000_000 - slice(at));
+        let left = departures(100_000, |_, due| if away(due) { on(due) } else { due });
+        let lags: Vec<_> = (0..).zip(&left).map(|(n, at)| at.since(us(n * GAP))).collect();
+        // Five times the pace is that of 4 x 20 ms behind, and a frame waits for 12 ms at most.
+        assert!(lags.iter().all(|lag| *lag < LAG * 4 + Duration::from_ms(15)), "{:?}", lags.last());
+        // In its slices it spreads what is due, and sends no burst.
+        assert!(gaps(&left).into_iter().min() > Some(1_500));
     }
 
     #[test]

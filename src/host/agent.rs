@@ -34,7 +34,7 @@ const PORT: PortId = PortId(0);
 /// announces itself at the start and when its link comes up, sends its streams and checks those that end at it.
 ///
 /// A frame of a stream leaves at its planned time, as soon as the line is free. After a late driver
-/// the overdue ones follow at up to twice the planned pace, see [`CatchUp`]; each carries its planned
+/// the overdue ones follow at twice the planned pace, see [`CatchUp`]; each carries its planned
 /// time, from which its latency counts. What is planned is not stored: however far behind a host is,
 /// its overdue frames take no memory, and those that are still unsent when the run ends are in
 /// [`StreamSent::planned`] and not in `sent`.

@@ -1,6 +1,6 @@
 //! Sending a capture on an interface at planned times, from memory.
 //!
-//! When the machine has kept the sender from its core, the capture runs at up to twice its speed until
+//! When the machine has kept the sender from its core, the capture runs at twice its speed until
 //! it is on its plan again, see [`CatchUp`]: lateness counts from the plan all the same. What the
 //! interface cannot take as fast as it is planned falls behind, and is sent as fast as it can.
 

@@ -29,7 +29,7 @@ pub struct SourceCounts {
 }
 
 /// Sends a capture's frames at planned times through a host's line. Frames that come are taken and
-/// not answered. After a late driver the capture runs at up to twice its speed until it is on its plan
+/// not answered. After a late driver the capture runs at twice its speed until it is on its plan
 /// again, see [`CatchUp`].
 #[derive(Debug)]
 pub struct ReplaySource {
