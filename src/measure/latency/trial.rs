@@ -86,6 +86,7 @@ impl TrialOutcome {
     /// For the report.
     pub fn flow(&self, id: u32, from: &str, to: &str) -> FlowReport {
         let stream = &self.received.stream;
+        let counts = SequenceCounts::of(self.sent.planned, self.sent.sent, stream);
         let finish = stream.last_arrival.map(Time::as_ns);
         let start = self.start.as_ns();
         FlowReport {
@@ -98,8 +99,8 @@ impl TrialOutcome {
             finish_ns: finish,
             goodput_bps: finish
                 .map_or(0, |finish| bits_per_second(stream.bytes, finish.saturating_sub(start))),
-            verified: stream.content_errors == 0,
-            stream: Some(SequenceCounts::of(self.sent.planned, self.sent.sent, stream)),
+            verified: counts.all_verified(),
+            stream: Some(counts),
             latency_ns: Some(self.latency().percentiles()),
             ..FlowReport::default()
         }

@@ -88,6 +88,11 @@ impl SequenceCounts {
             content_errors: received.content_errors,
         }
     }
+
+    /// Frames arrived, and each held what the sender wrote.
+    pub const fn all_verified(&self) -> bool {
+        self.received > 0 && self.content_errors == 0
+    }
 }
 
 /// One stream or flow. What a transport does not have is absent.
@@ -116,7 +121,7 @@ pub struct FlowReport {
     pub fct_ns: Option<u64>,
     /// Payload bits per second between start and finish.
     pub goodput_bps: u64,
-    /// Every frame that arrived held what the sender wrote.
+    /// Frames arrived, and each held what the sender wrote.
     pub verified: bool,
     /// What the sequence numbers of a stream say.
     #[serde(flatten)]

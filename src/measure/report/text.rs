@@ -257,9 +257,9 @@ fn flow_row(flow: &FlowReport) -> Vec<String> {
     }
     row.push(match (flow.verified, flow.latency_ns) {
         (true, _) => "yes".to_owned(),
-        (false, Some(_)) => "NO".to_owned(),
-        // Nobody looked.
-        (false, None) => "-".to_owned(),
+        (false, Some(latency)) if latency.count > 0 => "NO".to_owned(),
+        // Nobody looked, or nothing came.
+        (false, _) => "-".to_owned(),
     });
     row
 }
