@@ -9,14 +9,11 @@ use crate::lab::series::{NodeSeries, interval_for};
 use crate::lab::topology::Topology;
 use crate::measure::LatencyHistogram;
 use crate::measure::report::{Clock, Driver};
-use crate::sim::{Network, PortRef};
-use crate::time::{Duration, Time};
+use crate::sim::{Network, PortRef, QUIET_LIMIT};
+use crate::time::Time;
 
 /// Chunks of the simulator's store, at most: 8 GiB of frames.
 const CHUNKS_MAX: u32 = 1 << 24;
-
-/// A run without an end of its own is given up after this much node time.
-pub const QUIET_LIMIT: Duration = Duration::from_secs(3_600);
 
 /// Runs `plan` to the end that the topology sets. `progress` is told the node time now and then, and
 /// answers whether to go on.
@@ -54,9 +51,7 @@ pub fn simulate(
     }
     let reached = network.now();
     if end.is_none() && !interrupted && !network.is_quiet() {
-        violations.push(format!(
-            "given up after {QUIET_LIMIT} of node time with frames still to come: give [run] a duration"
-        ));
+        violations.push(given_up());
     }
     for (index, series) in series.iter_mut().enumerate() {
         series.finish(reached, network.station(index).node());
@@ -80,6 +75,13 @@ pub fn simulate(
         extra: vec![("sim".to_owned(), serde_json::json!({ "link_hops": hops }))],
     };
     (finished, series)
+}
+
+/// What a report says of a run that has reached [`QUIET_LIMIT`].
+pub fn given_up() -> String {
+    format!(
+        "given up after {QUIET_LIMIT} of node time with frames still to come: give [run] a duration"
+    )
 }
 
 #[allow(clippy::disallowed_methods, reason = "wall time of the run, which no node sees")]

@@ -38,6 +38,9 @@ pub struct Network<N, S> {
     link_hops: u64,
 }
 
+/// A run without an end of its own is given up after this much node time.
+pub const QUIET_LIMIT: Duration = Duration::from_secs(3_600);
+
 /// A run without a set end is asked at each multiple of this whether all nodes are quiet.
 pub const QUIET_SLICE: Duration = Duration::from_us(100);
 

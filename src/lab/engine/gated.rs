@@ -10,7 +10,7 @@ use crate::lab::engine::port_io::{PortIo, SendFull};
 use crate::lab::engine::visit::{LinkVisit, PortBooks, Visit, WorkerBooks};
 use crate::measure::LatencyHistogram;
 use crate::node::{Node, PortId, Transmission};
-use crate::sim::{Agenda, Fate, LinkChange, LinkCounters, LinkModel, Station, quiet_end};
+use crate::sim::{Agenda, Fate, LinkChange, LinkCounters, LinkModel, QUIET_LIMIT, Station, quiet_end};
 use crate::time::{Duration, Time};
 
 /// How long a noted frame may take through the kernel before it counts as lost.
@@ -189,7 +189,7 @@ where
     }
 
     /// Runs every event before `end`, in step with the other workers of `gate`; without an end,
-    /// until every worker is quiet. `observe` sees each station before it is served. Gives the node
+    /// until every worker is quiet, or [`QUIET_LIMIT`] has passed. `observe` sees each station before it is served. Gives the node
     /// time that was reached.
     pub fn run(
         &mut self,
@@ -213,7 +213,8 @@ where
                 gate.fail(lost);
             }
             let quiet_end = opening.quiet_since.map(quiet_end);
-            let end = end.or(quiet_end).unwrap_or(Time::NEVER);
+            let limit = Time::ZERO + QUIET_LIMIT;
+            let end = end.unwrap_or_else(|| quiet_end.map_or(limit, |quiet| quiet.min(limit)));
             if opening.at >= end {
                 // A stop has no time of its own: the last window's start stands for it.
                 return if opening.at == Time::NEVER && quiet_end.is_none() {

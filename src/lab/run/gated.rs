@@ -19,10 +19,11 @@ use crate::lab::engine::{Gate, GatedPort, GatedWorker, LabPort, LinkEnd, Visit, 
 use crate::lab::outcome::Finished;
 use crate::lab::plan::PlannedPort;
 use crate::lab::series::{NodeSeries, interval_for};
+use crate::lab::simulate::given_up;
 use crate::lab::topology::{Attachment, NodeId, Topology};
 use crate::measure::LatencyHistogram;
 use crate::measure::report::{Clock as ReportClock, Driver};
-use crate::sim::{LinkCounters, LinkModel};
+use crate::sim::{LinkCounters, LinkModel, QUIET_LIMIT};
 use crate::time::{Duration, Time};
 use crate::xdp::UmemStore;
 
@@ -196,6 +197,9 @@ fn finish(
     let lost: u64 = links.iter().map(|link| link.kernel_dropped).sum();
     if lost > 0 {
         violations.push(format!("the kernel lost {lost} frames between rings"));
+    }
+    if topology.run.duration.is_none() && reached >= Time::ZERO + QUIET_LIMIT {
+        violations.push(given_up());
     }
     nodes.sort_by_key(|(number, ..)| *number);
     series.sort_by_key(|(number, _)| *number);
