@@ -7,7 +7,7 @@
 use crate::cli::Failure;
 use crate::lab::topology::{Ppb, Topology};
 use crate::node::PortId;
-use crate::sim::LinkChange;
+use crate::sim::{DELAY_MAX, LinkChange};
 use crate::switch::SwitchSetting;
 use crate::switch::config::QUEUES;
 use crate::time::Duration;
@@ -71,12 +71,12 @@ const LINK: &[Line<OfLink>] = &[
     Line {
         key: "delay",
         takes: "a time such as 5us",
-        read: |text| Ok(LinkChange::Delay(value(text)?)),
+        read: |text| Ok(LinkChange::Delay(held(text)?)),
     },
     Line {
         key: "jitter",
         takes: "a time such as 100ns",
-        read: |text| Ok(LinkChange::Jitter(value(text)?)),
+        read: |text| Ok(LinkChange::Jitter(held(text)?)),
     },
     Line {
         key: "reorder",
@@ -86,7 +86,7 @@ const LINK: &[Line<OfLink>] = &[
     Line {
         key: "reorder_by",
         takes: "a time such as 5us",
-        read: |text| Ok(LinkChange::ReorderBy(value(text)?)),
+        read: |text| Ok(LinkChange::ReorderBy(held(text)?)),
     },
 ];
 
@@ -247,6 +247,15 @@ fn value<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, 
     text.parse().map_err(|error: T::Err| error.to_string())
 }
 
+/// How long a link holds a frame.
+fn held(text: &str) -> Result<Duration, String> {
+    let span: Duration = value(text)?;
+    if span > DELAY_MAX {
+        return Err(format!("a link holds a frame for at most {DELAY_MAX}"));
+    }
+    Ok(span)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -338,6 +347,9 @@ ends = ["h2:eth0", "s1:2"]
             ("switches.s1.ports.1.queue_limit.8", "1MB", "no queue `8`: 0 to 7"),
             ("links.s1:1.loss", "1", "it takes a share such as 1%"),
             ("links.s1:1.delay", "5", "needs a unit"),
+            ("links.s1:1.delay", "1001ms", "at most 1s"),
+            ("links.s1:1.jitter", "3600s", "at most 1s"),
+            ("links.s1:1.reorder_by", "2s", "at most 1s"),
             ("links.s1:1.down", "yes", "`yes` is neither true nor false"),
             ("switches.s1.mac_table", "empty", "it takes flush"),
             ("switches.s1.ports.1.queue_limit", "9000", "needs a unit"),

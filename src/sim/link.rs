@@ -4,6 +4,10 @@
 use crate::rng::Rng;
 use crate::time::{Duration, Time};
 
+/// The longest delay, jitter and holding back of a link. Frames keep their order, so that one that is
+/// held for hours would hold all behind it, for as long, whatever is set afterwards.
+pub const DELAY_MAX: Duration = Duration::from_secs(1);
+
 /// What changes on a link at a planned time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkChange {

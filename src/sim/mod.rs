@@ -9,6 +9,6 @@ pub mod station;
 pub mod wait_cycle;
 
 pub use agenda::Agenda;
-pub use link::{Fate, LinkChange, LinkCounters, LinkModel, LinkState, LossCause};
-pub use network::{Network, PortRef, QUIET_SLICE, quiet_end};
+pub use link::{DELAY_MAX, Fate, LinkChange, LinkCounters, LinkModel, LinkState, LossCause};
+pub use network::{Network, PortRef, QUIET_LIMIT, QUIET_SLICE, quiet_end};
 pub use station::{Direction, Station, Tap};

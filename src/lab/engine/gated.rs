@@ -10,7 +10,9 @@ use crate::lab::engine::port_io::{PortIo, SendFull};
 use crate::lab::engine::visit::{LinkVisit, PortBooks, Visit, WorkerBooks};
 use crate::measure::LatencyHistogram;
 use crate::node::{Node, PortId, Transmission};
-use crate::sim::{Agenda, Fate, LinkChange, LinkCounters, LinkModel, QUIET_LIMIT, Station, quiet_end};
+use crate::sim::{
+    Agenda, Fate, LinkChange, LinkCounters, LinkModel, QUIET_LIMIT, Station, quiet_end,
+};
 use crate::time::{Duration, Time};
 
 /// How long a noted frame may take through the kernel before it counts as lost.

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::lab::memory;
 use crate::node::PortId;
+use crate::sim::DELAY_MAX;
 use crate::time::Duration;
 use crate::units::Rate;
 use crate::wire::MacAddr;
@@ -256,14 +257,28 @@ impl<'a> Resolver<'a> {
         }
     }
 
+    /// A span that a link adds, in `[defaults]`, a `[[link]]` or a `[[fault]]`.
+    pub(super) fn delay_fits(&mut self, span: Option<&Q<Duration>>) {
+        if let Some(span) = span.filter(|span| span.get_ref().0 > DELAY_MAX) {
+            let message = format!("a link holds a frame for at most {DELAY_MAX}");
+            self.issue(Issue::new(span.span(), message));
+        }
+    }
+
     fn links(&mut self, uses: &mut Uses) -> Vec<Link> {
         let mut links = Vec::new();
         let file = self.file;
         let defaults = &file.defaults.link;
+        for span in [&defaults.delay, &defaults.jitter, &defaults.reorder_by] {
+            self.delay_fits(span.as_ref());
+        }
         for table in &file.link {
             let rate_q = table.rate.as_ref().or(defaults.rate.as_ref());
             let rate = value(rate_q).unwrap_or(LINK_RATE);
             self.rate_above_zero(rate_q);
+            for span in [&table.delay, &table.jitter, &table.reorder_by] {
+                self.delay_fits(span.as_ref());
+            }
             let both = |own, default| value(own).or_else(|| value(default));
             let impairment = Impairment {
                 delay: both(table.delay.as_ref(), defaults.delay.as_ref()).unwrap_or(LINK_DELAY),

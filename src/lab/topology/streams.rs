@@ -314,6 +314,9 @@ fn actions(resolver: &mut Resolver<'_>, table: &FaultTable) -> Vec<FaultAction> 
         let issue = Issue::new(up.span(), "a link goes down or up, not both");
         resolver.issue(issue.other(down.span(), "down here"));
     }
+    for span in [&table.delay, &table.jitter, &table.reorder_by] {
+        resolver.delay_fits(span.as_ref());
+    }
     fn set<T: Copy>(
         actions: &mut Vec<FaultAction>,
         quantity: Option<&Q<T>>,

@@ -279,6 +279,7 @@ const MISTAKES: [(&str, &str, &str); 51] = [
         "[host.h2]\nkind = \"kernel\"\n[run]\nclock = \"gated\"",
     ),
     ("gated without delay", "\"s1:1\"]", "\"s1:1\"]\ndelay = \"0us\""),
+    ("a link that holds frames for good", "\"s1:1\"]", "\"s1:1\"]\njitter = \"3600s\""),
     ("I/O workers by the gated clock", "[switch.s1]", "[switch.s1]\nio_workers = 2"),
     (
         "more I/O workers than ports",
