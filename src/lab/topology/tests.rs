@@ -235,7 +235,7 @@ start = "5us"
 
 /// Each mistake, as an edit of the file of two hosts: what to replace (everything behind the file
 /// when empty) and by what.
-const MISTAKES: [(&str, &str, &str); 51] = [
+const MISTAKES: [(&str, &str, &str); 52] = [
     ("not TOML", "[switch.s1]", "[switch.s1"),
     ("missing name", "name = \"two\"", ""),
     ("unknown key", "[host.h1]", "[host.h1]\nknd = \"agent\""),
