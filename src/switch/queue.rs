@@ -3,7 +3,7 @@
 //! The pool has as many places as the memory has cells, reserved once, so that a frame that is
 //! admitted always finds one and none is allocated while frames move.
 
-use super::memory::Account;
+use super::memory::{Account, GroupId};
 use crate::frame::ParkedFrame;
 use crate::node::PortId;
 use crate::time::Time;
@@ -20,25 +20,23 @@ pub(super) struct Meta {
     pub(super) origin: Origin,
 }
 
-/// Where a frame came by and with which priority, in one word: the priority in the lower 8 bits.
+/// Where a frame came by and with which priority: the priority group that has its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Origin(u32);
+pub(super) struct Origin(GroupId);
 
 impl Origin {
     /// Of a frame in a memory that keeps no accounts.
-    pub(super) const UNKNOWN: Self = Self(0);
+    pub(super) const UNKNOWN: Self = Self::new(PortId(0), 0);
 
     #[inline(always)]
     pub(super) const fn new(ingress: PortId, priority: u8) -> Self {
-        Self((ingress.0 as u32) << 8 | priority as u32)
+        Self(GroupId::new(ingress, priority))
     }
 
     /// Where the cells of a frame from here are accounted while it is in a queue.
     #[inline(always)]
     pub(super) const fn account(self, egress: PortId, queue: u32) -> Account {
-        let [_, high, low, priority] = self.0.to_be_bytes();
-        let [.., queue] = queue.to_be_bytes();
-        Account { ingress: PortId(u16::from_be_bytes([high, low])), priority, egress, queue }
+        Account::new(self.0, egress, queue)
     }
 }
 

@@ -85,7 +85,7 @@ impl DcqcnBuffer {
 mod tests {
     use super::*;
     use crate::node::PortId;
-    use crate::switch::memory::{Account, Memory};
+    use crate::switch::memory::{Account, GroupId, Memory};
 
     #[test]
     fn the_papers_numbers_come_out() {
@@ -104,7 +104,8 @@ mod tests {
         let mut memory = Memory::new(DCQCN_PAPER.buffer_bytes, 1, &shares);
         for priority in 0..8 {
             for egress in (0..32).map(PortId) {
-                let account = Account { ingress: PortId(0), priority, egress, queue: priority };
+                let account =
+                    Account::new(GroupId::new(PortId(0), priority), egress, u32::from(priority));
                 let mut left = u32::try_from(queue_bytes).expect("small");
                 while left > 0 {
                     let cells = if left > 1_000 { 1_000 } else { 1 };
@@ -129,7 +130,7 @@ mod tests {
     fn a_pause_ends_two_mtu_below_the_threshold() {
         let shares = vec![DCQCN_PAPER.shares().expect("beta 8"); 32];
         let mut memory = Memory::new(DCQCN_PAPER.buffer_bytes, 1, &shares);
-        let at = Account { ingress: PortId(5), priority: 3, egress: PortId(0), queue: 3 };
+        let at = Account::new(GroupId::new(PortId(5), 3), PortId(0), 3);
         let mut used = 0;
         while memory.xoff(PortId(5)) == 0 {
             assert_eq!(memory.admit(at, 100), Ok(()));

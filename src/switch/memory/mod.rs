@@ -46,28 +46,42 @@ pub use config::{
     Alpha, AlphaError, GroupConfig, Lossless, PRIORITIES, PortShares, QueueConfig, Threshold,
 };
 
-/// Where a frame's cells are accounted.
+/// A priority group: (ingress port, priority).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupId(u32);
+
+impl GroupId {
+    /// The group of a priority, 0 to 7, at a port.
+    #[inline(always)]
+    pub const fn new(port: PortId, priority: u8) -> Self {
+        Self((port.0 as u32) << 3 | (priority & 7) as u32)
+    }
+
+    const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Where a frame's cells are accounted: its priority group and its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// The port it came by.
-    pub ingress: PortId,
-    /// Its priority there: 0 to 7.
-    pub priority: u8,
-    /// The port it leaves by.
-    pub egress: PortId,
-    /// Its queue there: 0 to 7.
-    pub queue: u8,
+    group: GroupId,
+    queue: u32,
 }
 
 impl Account {
+    /// That of a frame of `group` in a queue, 0 to 7, of the port that it leaves by.
     #[inline(always)]
-    const fn group_index(self) -> usize {
-        self.ingress.index() * PRIORITIES + (self.priority as usize & (PRIORITIES - 1))
+    pub const fn new(group: GroupId, egress: PortId, queue: u32) -> Self {
+        Self { group, queue: (egress.0 as u32) << 3 | queue & 7 }
     }
 
-    #[inline(always)]
+    const fn group_index(self) -> usize {
+        self.group.index()
+    }
+
     const fn queue_index(self) -> usize {
-        self.egress.index() * PRIORITIES + (self.queue as usize & (PRIORITIES - 1))
+        self.queue as usize
     }
 }
 
@@ -236,18 +250,20 @@ impl Memory {
 
     /// A priority group's memory; zero where no accounts are kept.
     pub fn group(&self, port: PortId, priority: u8) -> Occupancy {
-        let account = Account { ingress: port, priority, egress: port, queue: 0 };
-        self.groups.get(account.group_index()).map_or_else(Occupancy::default, |group| Occupancy {
-            bytes: self.cells.bytes(group.used),
-            bytes_max: self.cells.bytes(group.used_max),
-            headroom_bytes: self.cells.bytes(group.in_headroom),
-            headroom_bytes_max: self.cells.bytes(group.in_headroom_max),
-        })
+        self.groups.get(GroupId::new(port, priority).index()).map_or_else(
+            Occupancy::default,
+            |group| Occupancy {
+                bytes: self.cells.bytes(group.used),
+                bytes_max: self.cells.bytes(group.used_max),
+                headroom_bytes: self.cells.bytes(group.in_headroom),
+                headroom_bytes_max: self.cells.bytes(group.in_headroom_max),
+            },
+        )
     }
 
     /// A queue's memory; zero where no accounts are kept.
     pub fn queue(&self, port: PortId, queue: u8) -> Occupancy {
-        let account = Account { ingress: port, priority: 0, egress: port, queue };
+        let account = Account::new(GroupId::new(port, 0), port, u32::from(queue));
         self.queues.get(account.queue_index()).map_or_else(Occupancy::default, |queue| Occupancy {
             bytes: self.cells.bytes(queue.used),
             bytes_max: self.cells.bytes(queue.used_max),

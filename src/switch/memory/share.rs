@@ -54,9 +54,10 @@ impl Limit {
     }
 }
 
-/// One (ingress port, priority).
+/// One (ingress port, priority). What every frame needs stands together, at an address that a shift
+/// finds.
 #[derive(Clone, Debug)]
-#[repr(C)]
+#[repr(C, align(128))]
 pub(super) struct Group {
     /// All its cells.
     pub(super) used: u32,
@@ -131,7 +132,7 @@ impl Group {
 
 /// One (egress port, queue).
 #[derive(Clone, Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(super) struct Queue {
     /// All its cells.
     pub(super) used: u32,

@@ -176,12 +176,9 @@ fn shares(rng: &mut Rng, bytes: u64) -> PortShares {
 
 fn account(rng: &mut Rng) -> Account {
     let below = |rng: &mut Rng, bound| u8::try_from(rng.below(bound)).expect("small");
-    Account {
-        ingress: PortId(u16::from(below(rng, PORTS.into()))),
-        priority: below(rng, 4),
-        egress: PortId(u16::from(below(rng, PORTS.into()))),
-        queue: below(rng, 4),
-    }
+    let port = |rng: &mut Rng| PortId(u16::from(below(rng, PORTS.into())));
+    let group = GroupId::new(port(rng), below(rng, 4));
+    Account::new(group, port(rng), u32::from(below(rng, 4)))
 }
 
 /// What a run came across.
@@ -212,17 +209,27 @@ fn run(seed: u64, seen: &mut Seen) {
             let account = account(&mut rng);
             let most = 1 + rng.below(total / 20);
             let cells = u32::try_from(1 + rng.below(most)).expect("small");
-            let before = (memory.group(account.ingress, account.priority), memory.bytes());
-            let is_kept = memory.queue(account.egress, account.queue).bytes
-                + memory.cells().bytes(cells)
-                <= ports[account.egress.index()].queues[usize::from(account.queue)].min_bytes;
+            let occupancy = |memory: &Memory| {
+                let (group, queue) = (account.group_index(), account.queue_index());
+                let port = |index: usize| PortId(u16::try_from(index / 8).expect("a port"));
+                let number = |index: usize| u8::try_from(index % 8).expect("below 8");
+                (
+                    memory.group(port(group), number(group)),
+                    memory.queue(port(queue), number(queue)).bytes,
+                    memory.bytes(),
+                )
+            };
+            let before = occupancy(&memory);
+            let queue = account.queue_index();
+            let is_kept =
+                before.1 + memory.cells().bytes(cells) <= model.queue_config(queue).min_bytes;
             let want = model.admit(account, cells);
             if memory.admit_again(account, cells) {
                 seen.again += 1;
                 assert_eq!(want, Ok(()), "seed {seed} step {step}: the short way is too short");
             } else {
                 assert_eq!(
-                    (memory.group(account.ingress, account.priority), memory.bytes()),
+                    occupancy(&memory),
                     before,
                     "seed {seed} step {step}: the short way left something"
                 );
@@ -230,7 +237,7 @@ fn run(seed: u64, seen: &mut Seen) {
             }
             if let Err(reason) = want {
                 seen.reasons.count(reason);
-                let group = ports[account.ingress.index()].groups[usize::from(account.priority)];
+                let group = model.config(account.group_index());
                 assert!(
                     !is_kept || group.lossless.is_some(),
                     "seed {seed} step {step}: a queue's minimum is not there"
@@ -297,7 +304,7 @@ fn every_decision_is_that_of_the_rules_written_out() {
 }
 
 fn at(port: u16) -> Account {
-    Account { ingress: PortId(port), priority: 3, egress: PortId(0), queue: 3 }
+    Account::new(GroupId::new(PortId(port), 3), PortId(0), 3)
 }
 
 /// Ports whose priority 3 is as `group` says.

@@ -6,7 +6,7 @@ use crate::line::Line;
 use crate::node::PortId;
 use crate::rng::Rng;
 use crate::switch::memory::{
-    Account, GroupConfig, Lossless, Memory, PortShares, Signal, Threshold,
+    Account, GroupConfig, GroupId, Lossless, Memory, PortShares, Signal, Threshold,
 };
 use crate::time::Time;
 
@@ -34,7 +34,7 @@ fn play(
     };
     let buffer_bytes = 2 * headroom_cells * u64::from(need.cell_bytes);
     let mut memory = Memory::new(buffer_bytes, need.cell_bytes, &[port]);
-    let account = Account { ingress: PortId(0), priority: 3, egress: PortId(0), queue: 3 };
+    let account = Account::new(GroupId::new(PortId(0), 3), PortId(0), 3);
     let mut peer = Line::new(need.peer_rate, need.overhead_bytes);
     let mut own = Line::new(need.rate, need.overhead_bytes);
     let response = need.peer_response.at(need.peer_rate);
