@@ -154,6 +154,8 @@ fn a_host_allocates_nothing_per_frame() {
             destination_port: 2,
             dscp: 0,
             priority: 0,
+            ecn: 0,
+            segments: Vec::new(),
             frame_bytes,
             rate: AnyRate::Bits(Rate::from_gbps(gbps)),
             arrivals: if v6 { Arrivals::Poisson } else { Arrivals::Constant },

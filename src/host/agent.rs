@@ -245,7 +245,7 @@ impl Host {
         frame: &Frame,
         found: &StreamFrame,
     ) -> Result<(), DropReason> {
-        let StreamFrame { header, payload_at, payload_bytes, sum } = *found;
+        let StreamFrame { header, payload_at, payload_bytes, is_ce, sum } = *found;
         let payload = stream_payload(header.stream, header.sequence, payload_bytes);
         let content_right = store.payload_matches(frame, payload_at, payload);
         if let Some(mut sum) = sum {
@@ -267,7 +267,7 @@ impl Host {
         };
         self.stats.stream_frames_received += 1;
         let (sequence, planned) = (header.sequence, header.planned);
-        self.sinks[place].take(now, sequence, planned, frame.len_bytes(), content_right);
+        self.sinks[place].take(now, sequence, planned, frame.len_bytes(), is_ce, content_right);
         Ok(())
     }
 

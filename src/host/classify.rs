@@ -7,6 +7,7 @@ use crate::frame::HEAD_BYTES_MIN;
 use crate::ledger::DropReason;
 use crate::wire::arp::{ArpHeader, ArpPacket, Operation};
 use crate::wire::checksum::Sum;
+use crate::wire::ecn_tunnel::CE;
 use crate::wire::icmpv4::{self, Icmpv4Message};
 use crate::wire::icmpv6::{self, Icmpv6Message, NeighborHeader, NeighborMessage};
 use crate::wire::ipv4::Ipv4Packet;
@@ -53,6 +54,8 @@ pub(super) struct StreamFrame {
     /// Where the payload begins, from the frame's start.
     pub(super) payload_at: u32,
     pub(super) payload_bytes: u32,
+    /// Whether congestion was experienced on the way.
+    pub(super) is_ce: bool,
     /// The UDP checksum's sum, up to the payload; None when the sender computed no checksum.
     pub(super) sum: Option<Sum>,
 }
@@ -94,7 +97,12 @@ impl Addresses {
             ethertype::IPV6 => self.ipv6(packet, available, l3, parsed.source),
             _ => Ok(drop_for(DropReason::Unhandled)),
         };
-        verdict.unwrap_or_else(Verdict::from)
+        match verdict.unwrap_or_else(Verdict::from) {
+            Verdict::Stream(frame) => {
+                Verdict::Stream(StreamFrame { is_ce: parsed.ecn() == Some(CE), ..frame })
+            }
+            verdict => verdict,
+        }
     }
 
     fn listens_to(&self, mac: MacAddr) -> bool {
@@ -293,6 +301,7 @@ fn stream_frame(
         header,
         payload_at,
         payload_bytes: behind,
+        is_ce: false,
         sum: (datagram.checksum() != 0).then_some(sum),
     }))
 }

@@ -6,7 +6,10 @@ use super::storm::StormConfig;
 use crate::line::ETHERNET_OVERHEAD_BYTES;
 use crate::time::Time;
 use crate::units::{AnyRate, Rate};
-use crate::wire::{MacAddr, WireError, ethernet, ipv4, ipv6, stream, udp, vlan};
+use crate::wire::{MacAddr, WireError, ethernet, ipv4, ipv6, srv6, stream, udp, vlan};
+
+/// Segments of a stream's path, at most.
+pub const SEGMENTS_MAX: usize = 5;
 
 /// How the planned send times of a stream are spaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +47,12 @@ pub struct StreamConfig {
     pub dscp: u8,
     /// The priority under which the host sends it: what a pause stops.
     pub priority: u8,
+    /// ECN of the IP header: 1 or 2 for a transport that is ECN-capable, 0 for one that is not.
+    pub ecn: u8,
+    /// A path of SRv6 segments, first segment first: the packet travels in an outer IPv6 header that
+    /// has the first as destination, and the others in an SRH (RFC 8986, H.Encaps.Red). DSCP and ECN
+    /// are copied out, the flow label is the source port. Empty: no outer header.
+    pub segments: Vec<Ipv6Addr>,
     /// Length of each frame without FCS, all headers included.
     pub frame_bytes: u32,
     /// Mean rate: frames per second, or bits per second of wire time including the overhead.
@@ -166,6 +175,8 @@ impl StreamConfig {
             destination_port: 7_701,
             dscp: 0,
             priority: 0,
+            ecn: 0,
+            segments: Vec::new(),
             frame_bytes: 1_514,
             rate,
             arrivals: Arrivals::Constant,
@@ -179,7 +190,17 @@ impl StreamConfig {
     pub const fn headers_bytes(&self) -> usize {
         let tag = if self.target.vlan.is_some() { vlan::TAG_BYTES } else { 0 };
         let ip = if self.target.ip.is_ipv6() { ipv6::HEADER_BYTES } else { ipv4::HEADER_BYTES };
-        ethernet::HEADER_BYTES + tag + ip + udp::HEADER_BYTES + stream::HEADER_BYTES
+        let front = ethernet::HEADER_BYTES + tag + self.outer_bytes();
+        front + ip + udp::HEADER_BYTES + stream::HEADER_BYTES
+    }
+
+    /// Bytes of the outer header and the SRH.
+    pub const fn outer_bytes(&self) -> usize {
+        match self.segments.len() {
+            0 => 0,
+            1 => ipv6::HEADER_BYTES,
+            n => ipv6::HEADER_BYTES + srv6::len_bytes(n - 1),
+        }
     }
 
     fn check(&self, host: &HostConfig) -> Result<(), HostConfigError> {
@@ -197,6 +218,18 @@ impl StreamConfig {
         }
         if self.priority > 7 {
             return Err(HostConfigError::Field { id, what: "a priority is 0 to 7" });
+        }
+        if self.ecn > 3 {
+            return Err(HostConfigError::Field { id, what: "an ECN field is 0 to 3" });
+        }
+        if self.segments.len() > SEGMENTS_MAX {
+            return Err(HostConfigError::Field { id, what: "a path has at most 5 segments" });
+        }
+        if !self.segments.is_empty() && host.ipv6.is_none() {
+            return Err(HostConfigError::Field {
+                id,
+                what: "an outer header needs an IPv6 address",
+            });
         }
         if self.target.vlan.is_some_and(|(vid, pcp)| vid > 4_094 || pcp > 7) {
             return Err(HostConfigError::Field { id, what: "a VLAN is 0 to 4094, a PCP 0 to 7" });

@@ -170,6 +170,8 @@ mod tests {
             destination_port: 2,
             dscp: 0,
             priority: 0,
+            ecn: 0,
+            segments: Vec::new(),
             frame_bytes: 1_000,
             rate,
             arrivals,

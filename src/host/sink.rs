@@ -126,6 +126,8 @@ pub struct StreamReceived {
     pub bytes: u64,
     /// What the sequence numbers show.
     pub sequence: SequenceErrors,
+    /// Of the frames received, those that were marked on the way: congestion experienced (RFC 3168).
+    pub ce_received: u64,
     /// Frames with right checksums whose payload is not what the sender wrote.
     pub content_errors: u64,
     /// From the planned send time to the arrival of the last bit; duplicates are not in it.
@@ -154,6 +156,7 @@ impl Sink {
                 received: 0,
                 bytes: 0,
                 sequence: SequenceErrors::default(),
+                ce_received: 0,
                 content_errors: 0,
                 delay: LatencyHistogram::new(),
                 delay_max: Duration::ZERO,
@@ -174,6 +177,7 @@ impl Sink {
         sequence: u64,
         planned: Time,
         len_bytes: u32,
+        is_ce: bool,
         content_right: bool,
     ) {
         let arrival = self.window.take(sequence);
@@ -185,6 +189,7 @@ impl Sink {
         if matches!(arrival, Arrival::InOrder | Arrival::OutOfOrder) {
             report.received += 1;
             report.bytes += u64::from(len_bytes);
+            report.ce_received += u64::from(is_ce);
             let delay = now.since(planned);
             report.delay.record(delay);
             report.delay_max = report.delay_max.max(delay);
@@ -231,10 +236,11 @@ mod tests {
     #[test]
     fn delay_counts_from_the_plan_and_duplicates_are_not_in_it() {
         let mut sink = Sink::new(ExpectedStream { id: 3 });
-        sink.take(Time::from_ns(1_500), 0, Time::from_ns(1_000), 100, true);
-        sink.take(Time::from_ns(2_500), 0, Time::from_ns(1_000), 100, false);
+        sink.take(Time::from_ns(1_500), 0, Time::from_ns(1_000), 100, true, true);
+        sink.take(Time::from_ns(2_500), 0, Time::from_ns(1_000), 100, true, false);
         let report = sink.report();
         assert_eq!((report.received, report.bytes, report.content_errors), (1, 100, 1));
+        assert_eq!(report.ce_received, 1, "the mark of a duplicate is not counted");
         assert_eq!((report.delay.count(), report.delay_max), (1, Duration::from_ns(500)));
         assert_eq!(report.first_arrival, Some(Time::from_ns(1_500)));
         assert_eq!(report.last_arrival, Some(Time::from_ns(2_500)));

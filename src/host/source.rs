@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use super::config::{HostConfig, HostConfigError, StreamConfig};
+use super::config::{HostConfig, HostConfigError, SEGMENTS_MAX, StreamConfig};
 use super::schedule::Schedule;
 use crate::frame::{Frame, FrameStore, Payload};
 use crate::rng::Rng;
@@ -13,15 +13,18 @@ use crate::time::Time;
 use crate::wire::checksum::Sum;
 use crate::wire::ethernet::{self, EthernetFrame, EthernetHeader};
 use crate::wire::ipv4::{self, Ipv4Header};
-use crate::wire::ipv6::{self, Ipv6Header};
+use crate::wire::ipv6::{self, Ipv6Header, extension};
+use crate::wire::srv6;
 use crate::wire::stream::{self, StreamHeader};
 use crate::wire::udp::{self, UdpHeader};
 use crate::wire::vlan::{TAG_BYTES, Tci, VlanTag};
 use crate::wire::{WireError, ethertype, protocol};
 
-/// All headers of a tagged IPv6 frame.
+/// All headers of a tagged IPv6 frame with a path.
 const HEADERS_BYTES_MAX: usize = ethernet::HEADER_BYTES
     + TAG_BYTES
+    + ipv6::HEADER_BYTES
+    + srv6::len_bytes(SEGMENTS_MAX - 1)
     + ipv6::HEADER_BYTES
     + udp::HEADER_BYTES
     + stream::HEADER_BYTES;
@@ -183,7 +186,8 @@ fn write_headers(
     let datagram = u16::try_from(stream.frame_bytes.saturating_sub(before_udp));
     let datagram_bytes = datagram.map_err(|_| too_long)?;
 
-    let ip_type = if stream.target.ip.is_ipv6() { ethertype::IPV6 } else { ethertype::IPV4 };
+    let is_ipv6 = stream.target.ip.is_ipv6() || !stream.segments.is_empty();
+    let ip_type = if is_ipv6 { ethertype::IPV6 } else { ethertype::IPV4 };
     let mut frame = EthernetFrame::new_checked(&mut headers[..])?;
     EthernetHeader {
         destination: stream.target.mac,
@@ -196,6 +200,11 @@ fn write_headers(
         tag.set_tci(Tci::new(pcp, false, vid));
         tag.set_ethertype(ip_type);
     }
+    if !stream.segments.is_empty() {
+        let outer = &mut headers[ip_at - stream.outer_bytes()..ip_at];
+        let inner_bytes = usize::from(datagram_bytes) + ip_bytes;
+        write_outer(host, stream, u16::try_from(inner_bytes).map_err(|_| too_long)?, outer)?;
+    }
     let udp_len = u32::from(datagram_bytes);
     let (ip, behind) = headers[ip_at..total].split_at_mut(ip_bytes);
     let mut sum = match (stream.target.ip, host.ipv4, host.ipv6) {
@@ -206,7 +215,7 @@ fn write_headers(
                 protocol: protocol::UDP,
                 ttl: HOP_LIMIT,
                 dscp: stream.dscp,
-                ecn: 0,
+                ecn: stream.ecn,
                 // Of a packet that is never fragmented the number says nothing (RFC 6864).
                 identification: 0,
                 dont_fragment: true,
@@ -222,7 +231,7 @@ fn write_headers(
                 next_header: protocol::UDP,
                 hop_limit: HOP_LIMIT,
                 dscp: stream.dscp,
-                ecn: 0,
+                ecn: stream.ecn,
                 flow_label: 0,
                 payload_bytes: datagram_bytes,
             };
@@ -242,4 +251,35 @@ fn write_headers(
     udp.emit(behind)?;
     sum.add_bytes(&behind[..udp::HEADER_BYTES]);
     Ok((total, sum))
+}
+
+/// Writes the outer header and the SRH of a stream that has a path, before a packet of
+/// `inner_bytes` bytes.
+fn write_outer(
+    host: &HostConfig,
+    stream: &StreamConfig,
+    inner_bytes: u16,
+    outer: &mut [u8],
+) -> Result<(), WireError> {
+    let what = "an outer header needs a path and an IPv6 address";
+    let ([first, others @ ..], Some((source, _))) = (stream.segments.as_slice(), host.ipv6) else {
+        return Err(WireError::Malformed { header: "IPv6", what });
+    };
+    let inner = if stream.target.ip.is_ipv6() { protocol::IPV6 } else { protocol::IPV4 };
+    let srh_bytes = outer.len() - ipv6::HEADER_BYTES;
+    let header = Ipv6Header {
+        source,
+        destination: *first,
+        next_header: if others.is_empty() { inner } else { extension::ROUTING },
+        hop_limit: HOP_LIMIT,
+        dscp: stream.dscp,
+        ecn: stream.ecn,
+        flow_label: u32::from(stream.source_port),
+        payload_bytes: inner_bytes.saturating_add(u16::try_from(srh_bytes).unwrap_or(u16::MAX)),
+    };
+    header.emit(outer)?;
+    if !others.is_empty() {
+        srv6::emit_reduced(others, inner, &mut outer[ipv6::HEADER_BYTES..])?;
+    }
+    Ok(())
 }

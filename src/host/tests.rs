@@ -56,6 +56,8 @@ fn stream(id: u32, frame_bytes: u32, pps: u64) -> StreamConfig {
         destination_port: 4_791,
         dscp: 46,
         priority: 0,
+        ecn: 0,
+        segments: Vec::new(),
         frame_bytes,
         rate: AnyRate::Frames(FrameRate::from_pps(pps)),
         arrivals: Arrivals::Constant,

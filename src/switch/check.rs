@@ -1,5 +1,6 @@
 //! What a switch refuses to be built from, and why.
 
+mod layer3;
 mod shares;
 
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use super::classify::{ETHERNET_BYTES, TAG_BYTES};
 use super::config::{PortConfig, StaticMac, SwitchConfig, VlanMode};
 use super::memory::CELL_BYTES_MAX;
 use super::port_set::PORTS_MAX;
+use super::route::RouterPlace;
 use super::vlan::VLAN_MAX;
 use crate::time::Duration;
 
@@ -40,6 +42,10 @@ pub enum SwitchConfigPlace {
     Queue(usize, usize),
     /// The static MAC entry of that index.
     StaticMac(usize),
+    /// A part of the router.
+    Router(RouterPlace),
+    /// The tunnel endpoint: the element of that index in the field.
+    Vtep(usize),
 }
 
 /// A configuration that makes no switch: where, which field, and why.
@@ -121,7 +127,8 @@ impl SwitchConfig {
             })?;
         }
         self.check_shares()?;
-        self.check_static_macs()
+        self.check_static_macs()?;
+        self.check_layer3()
     }
 
     fn check_switch(&self) -> Result<(), (&'static str, String)> {

@@ -1,7 +1,9 @@
 //! What a switch is built from.
 
 use super::memory::PortShares;
+use super::route::config::RouterConfig;
 use super::trim::TrimConfig;
+use super::vtep::VtepConfig;
 use crate::line::ETHERNET_OVERHEAD_BYTES;
 use crate::node::PortId;
 use crate::time::Duration;
@@ -24,6 +26,16 @@ pub enum VlanMode {
         /// The VLAN of untagged frames.
         native: Option<u16>,
     },
+}
+
+impl VlanMode {
+    /// Whether frames of a VLAN pass.
+    pub fn has(&self, vlan: u16) -> bool {
+        match self {
+            Self::Access(access) => *access == vlan,
+            Self::Trunk { allowed, native } => *native == Some(vlan) || allowed.contains(&vlan),
+        }
+    }
 }
 
 /// Which field of a frame gives its priority.
@@ -104,6 +116,10 @@ pub struct SwitchConfig {
     pub priority_to_queue: [u8; 8],
     /// How frames are trimmed for which a queue has no room; None drops them.
     pub trim: Option<TrimConfig>,
+    /// What routes frames for the switch's own MAC addresses; None: they are stations like others.
+    pub router: Option<RouterConfig>,
+    /// The VXLAN tunnel endpoint, which needs a router.
+    pub vtep: Option<VtepConfig>,
     /// The run's seed.
     pub seed: u64,
 }
@@ -149,6 +165,8 @@ impl SwitchConfig {
             dscp_to_priority,
             priority_to_queue: [0, 1, 2, 3, 4, 5, 6, 7],
             trim: None,
+            router: None,
+            vtep: None,
             seed: 1,
         }
     }

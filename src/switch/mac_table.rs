@@ -390,9 +390,9 @@ pub(super) const fn port_unless_expired(value: u64, now: Time) -> Option<PortId>
 
 #[inline]
 const fn port_of(value: u64) -> PortId {
-    // A port has 8 bits.
-    let [port, ..] = value.to_le_bytes();
-    PortId(port as u16)
+    // A port of the switch has 8 bits, a place that is none of them 15, below STATIC.
+    let [low, high, ..] = value.to_le_bytes();
+    PortId(u16::from_le_bytes([low, high & 0x7f]))
 }
 
 #[cfg(test)]

@@ -70,6 +70,11 @@ impl Vlans {
         all
     }
 
+    /// The VLANs that a port is a member of.
+    pub(super) fn numbers_of(&self, port: usize) -> impl Iterator<Item = u16> + '_ {
+        (1..=VLAN_MAX).filter(move |number| self.get(*number).members.contains(port))
+    }
+
     fn make(&mut self, number: u16) -> &mut Vlan {
         let place = &mut self.places[usize::from(number & VLAN_MASK)];
         if *place == 0 {

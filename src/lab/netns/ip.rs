@@ -47,6 +47,22 @@ pub(super) fn batch(netns: Option<&str>, lines: &str) -> Result<(), Failure> {
     Err(Failure::Running(format!("`ip{place} {line}` failed: {why}")))
 }
 
+/// Runs a command of a topology file by the shell, inside a namespace, and waits for its end.
+pub(super) fn shell(netns: &str, line: &str) -> Result<(), Failure> {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", netns, "sh", "-c", line]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let output = command
+        .output()
+        .map_err(|error| Failure::Running(format!("cannot run `{line}` in {netns}: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let why = if text.is_empty() { output.status.to_string() } else { text };
+    Err(Failure::Running(format!("`{line}` failed in {netns}: {why}")))
+}
+
 /// Runs lines of `ip` commands and goes on behind those that fail: for removing what may be gone.
 pub(super) fn batch_all(netns: Option<&str>, lines: &str) -> io::Result<()> {
     run(netns, true, lines).map(|_| ())

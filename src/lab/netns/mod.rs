@@ -105,6 +105,10 @@ pub fn build(topology: &Topology) -> Result<Network, Failure> {
     for node in topology.nodes() {
         configure(topology, node, &interfaces)?;
     }
+    for host in topology.hosts.iter().filter(|host| host.kind == HostKind::Kernel) {
+        let netns = namespace(&topology.name, &host.config.name);
+        host.commands.iter().try_for_each(|command| ip::shell(&netns, command))?;
+    }
     Ok(Network { interfaces, guard, messages })
 }
 
@@ -231,13 +235,20 @@ fn configure(
         .map_err(|error| Failure::Running(format!("in {netns}: {error}")))
 }
 
-/// Addresses of a kernel host, and where every other host is, so that nothing waits for ARP.
+/// Addresses and gateways of a kernel host, and where every other host is, so that nothing waits
+/// for ARP.
 fn addresses(topology: &Topology, host: &HostNode, interface: &str, lines: &mut String) {
     if let Some((address, prefix)) = host.config.ipv4 {
         let _ = writeln!(lines, "addr add {address}/{prefix} dev {interface}");
     }
     if let Some((address, prefix)) = host.config.ipv6 {
         let _ = writeln!(lines, "addr add {address}/{prefix} dev {interface} nodad");
+    }
+    for gateway in &host.gateways {
+        let Some(mac) = topology.router_mac(*gateway) else { continue };
+        let _ =
+            writeln!(lines, "neigh replace {gateway} lladdr {mac} dev {interface} nud permanent");
+        let _ = writeln!(lines, "route add default via {gateway} dev {interface}");
     }
     for other in topology.hosts.iter().filter(|other| other.attachment != Attachment::None) {
         let config = &other.config;

@@ -10,7 +10,7 @@ const EVERY_KEY: &str = include_str!("../../../netns-testbed/every-key.toml");
 
 /// Each kind of table: the header that opens one, and where such tables are in a file (`*` stands for
 /// every member of a table or element of an array).
-const TABLES: [(&str, &str); 21] = [
+const TABLES: [(&str, &str); 29] = [
     ("", ""),
     ("[defaults]", "defaults"),
     ("[defaults.link]", "defaults.link"),
@@ -21,6 +21,14 @@ const TABLES: [(&str, &str); 21] = [
     ("[switch.x.class.y]", "switch.*.class.*"),
     ("[switch.x.queue.y]", "switch.*.queue.*"),
     ("[switch.x.trim]", "switch.*.trim"),
+    ("[[switch.x.neighbour]]", "switch.*.neighbour.*"),
+    ("[[switch.x.route]]", "switch.*.route.*"),
+    ("[switch.x.srv6]", "switch.*.srv6"),
+    ("[[switch.x.srv6.usid]]", "switch.*.srv6.usid.*"),
+    ("[[switch.x.srv6.encap]]", "switch.*.srv6.encap.*"),
+    ("[switch.x.vxlan]", "switch.*.vxlan"),
+    ("[[switch.x.vxlan.vni]]", "switch.*.vxlan.vni.*"),
+    ("[[switch.x.vxlan.remote]]", "switch.*.vxlan.remote.*"),
     ("[switch.x.port.y]", "switch.*.port.*"),
     ("[switch.x.port.y.vlan]", "switch.*.port.*.vlan"),
     ("[host.x]", "host.*"),
@@ -79,6 +87,13 @@ fn the_example_uses_every_key_and_holds() {
         ("defaults.switch", "lossless"),
         ("defaults.switch", "peer_response"),
         ("defaults.switch", "trim"),
+        ("defaults.switch", "router_mac"),
+        ("defaults.switch", "icmp_errors_per_second"),
+        ("defaults.switch", "icmp_errors_burst"),
+        ("defaults.switch", "neighbour"),
+        ("defaults.switch", "route"),
+        ("defaults.switch", "srv6"),
+        ("defaults.switch", "vxlan"),
         ("defaults.switch", "class"),
         ("defaults.switch", "queue"),
     ];

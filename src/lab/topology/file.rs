@@ -4,10 +4,11 @@
 //! each of them.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Deserialize;
 
+use super::router::{NeighbourTable, RouteTable, Srv6Table, VxlanTable};
 use super::shares::{HeadroomSize, ResponseTime};
 use super::value::{ByteCount, OneOrMany, Ppb, Q, S};
 use crate::switch::memory::Alpha;
@@ -118,6 +119,15 @@ pub(super) struct SwitchTable {
     pub(super) lossless: Option<S<Vec<u8>>>,
     pub(super) peer_response: Option<Q<ResponseTime>>,
     pub(super) trim: Option<S<TrimTable>>,
+    pub(super) router_mac: Option<Q<MacAddr>>,
+    pub(super) icmp_errors_per_second: Option<S<u32>>,
+    pub(super) icmp_errors_burst: Option<S<u32>>,
+    #[serde(default)]
+    pub(super) neighbour: Vec<NeighbourTable>,
+    #[serde(default)]
+    pub(super) route: Vec<RouteTable>,
+    pub(super) srv6: Option<Srv6Table>,
+    pub(super) vxlan: Option<VxlanTable>,
     #[serde(default)]
     pub(super) class: BTreeMap<S<String>, ClassTable>,
     #[serde(default)]
@@ -131,6 +141,7 @@ pub(super) struct SwitchTable {
 #[serde(deny_unknown_fields)]
 pub(super) struct PortTable {
     pub(super) vlan: Option<VlanTable>,
+    pub(super) addresses: Option<S<OneOrMany<IpAddr>>>,
     pub(super) trust: Option<TrustName>,
     pub(super) default_priority: Option<S<u8>>,
     pub(super) mtu: Option<S<ByteCount>>,
@@ -197,6 +208,8 @@ pub(super) struct HostTable {
     pub(super) ipv6: Option<Q<Network<Ipv6Addr>>>,
     pub(super) mac: Option<Q<MacAddr>>,
     pub(super) mtu: Option<S<ByteCount>>,
+    pub(super) gateway: Option<S<OneOrMany<IpAddr>>>,
+    pub(super) commands: Option<S<Vec<String>>>,
     pub(super) core: Option<S<u32>>,
     pub(super) queues: Option<S<u32>>,
     pub(super) queue_frames: Option<S<u32>>,
@@ -251,6 +264,8 @@ pub(super) struct StreamTable {
     pub(super) pcp: Option<S<u8>>,
     pub(super) source_port: Option<S<u16>>,
     pub(super) destination_port: Option<S<u16>>,
+    pub(super) ecn: Option<S<u8>>,
+    pub(super) segments: Option<S<OneOrMany<Ipv6Addr>>>,
 }
 
 /// `[[storm]]`.

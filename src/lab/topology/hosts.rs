@@ -46,6 +46,12 @@ impl<'a> Resolver<'a> {
             if let Some(queues) = queues.filter(|queues| !(1..=64).contains(queues.get_ref())) {
                 self.issue(Issue::new(queues.span(), "a host has 1 to 64 queues"));
             }
+            let kind = table.kind.or(defaults.kind);
+            let commands = table.commands.as_ref();
+            if let Some(commands) = commands.filter(|_| kind != Some(HostKindName::Kernel)) {
+                let message = "commands are for kernel hosts: tailwater runs this one itself";
+                self.issue(Issue::new(commands.span(), message).help("kind = \"kernel\""));
+            }
             let frames = table.queue_frames.as_ref().or(defaults.queue_frames.as_ref());
             let holds = 1..=QUEUE_FRAMES_MAX;
             if let Some(frames) = frames.filter(|frames| !holds.contains(frames.get_ref())) {
@@ -73,13 +79,23 @@ impl<'a> Resolver<'a> {
             };
             hosts.push(HostNode {
                 config,
-                kind: match table.kind.or(defaults.kind) {
+                kind: match kind {
                     Some(HostKindName::Kernel) => HostKind::Kernel,
                     Some(HostKindName::Agent) | None => HostKind::Agent,
                 },
                 attachment: used.map_or(Attachment::None, |used| used.attachment),
                 core: plain(table.core.as_ref()),
                 queues: plain(queues).unwrap_or(1),
+                gateways: table
+                    .gateway
+                    .as_ref()
+                    .map(|all| all.get_ref().0.clone())
+                    .unwrap_or_default(),
+                commands: table
+                    .commands
+                    .as_ref()
+                    .map(|all| all.get_ref().clone())
+                    .unwrap_or_default(),
             });
         }
         hosts

@@ -14,6 +14,7 @@ mod options;
 mod order;
 mod paths;
 mod resolve;
+mod router;
 mod shares;
 mod storms;
 mod streams;
@@ -138,6 +139,10 @@ pub struct HostNode {
     pub core: Option<u32>,
     /// Queues of its interface.
     pub queues: u32,
+    /// Where packets for other networks go: a router address of a switch, one of each IP version.
+    pub gateways: Vec<std::net::IpAddr>,
+    /// What a kernel host runs, one after the other, when its namespace stands.
+    pub commands: Vec<String>,
 }
 
 /// One end of a link.
@@ -306,6 +311,11 @@ impl Default for LabOptions {
 }
 
 impl Topology {
+    /// The MAC address of the router that has an IP address, if a switch of the lab is it.
+    pub fn router_mac(&self, address: std::net::IpAddr) -> Option<crate::wire::MacAddr> {
+        router::router_mac(&self.switches, address)
+    }
+
     /// Reads and checks the file at `path`.
     ///
     /// # Errors

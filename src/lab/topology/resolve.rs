@@ -98,6 +98,8 @@ impl<'a> Resolver<'a> {
         self.links_are_whole = self.issues.len() == before;
         let mut switches = self.switches(&uses, &mut links, &mut externals);
         let mut hosts = self.hosts(&uses);
+        self.routers(&mut switches, &hosts, &links);
+        self.gateways(&switches, &hosts);
         let cyclic = paths::spanning_tree(&mut switches, &links);
         self.forwarding_is_uniform(&switches, cyclic);
         paths::static_entries(&mut switches, &hosts, &links);

@@ -5,11 +5,13 @@ use super::file::{ArrivalsName, FaultTable, StreamTable};
 use super::resolve::{Resolver, value};
 use super::value::{OneOrMany, Q, S};
 use super::{Attachment, Fault, FaultAction, HostKind, HostNode, Link, NodeId, Stream, SwitchNode};
+use crate::host::config::SEGMENTS_MAX;
 use crate::host::{Arrivals, StreamConfig, StreamTarget};
 use crate::lab::expect::Expectation;
 use crate::switch::{Trust, VlanMode};
 use crate::time::{Duration, Time};
 use crate::units::AnyRate;
+use crate::wire::MacAddr;
 
 /// UDP destination port of streams that do not say.
 const DESTINATION_PORT: u16 = 7_701;
@@ -47,14 +49,16 @@ pub(super) fn streams(
             for to in receivers.iter().filter(|to| *to != from) {
                 let untagged = vlan_of(&hosts[*from], switches, links);
                 let reaches = vlan_of(&hosts[*to], switches, links);
-                let apart = untagged.zip(reaches).filter(|(a, b)| a != b && table.vlan.is_none());
+                let next = next_hop(resolver, table, &hosts[*from], &hosts[*to], switches);
+                let is_bridged = next.is_none() && table.vlan.is_none();
+                let apart = untagged.zip(reaches).filter(|(a, b)| a != b && is_bridged);
                 if let Some((a, b)) = apart {
                     let (from, to) = (&hosts[*from].config.name, &hosts[*to].config.name);
                     let message = format!("`{from}` is in VLAN {a} and `{to}` in VLAN {b}");
                     resolver.issue(Issue::new(table.to.span(), message));
                 }
                 let id = u32::try_from(streams.len() + 1).unwrap_or(u32::MAX);
-                let target = target(table, &hosts[*to]);
+                let target = target(table, &hosts[*to], next);
                 let mut config = stream_config(id, target, &checked, table);
                 config.priority = priority(&hosts[*from], &config, switches, links);
                 size(resolver, table, &config, &hosts[*from], &hosts[*to]);
@@ -186,13 +190,47 @@ fn shape(resolver: &mut Resolver<'_>, table: &StreamTable, run: Option<Duration>
     }
 }
 
-fn target(table: &StreamTable, to: &HostNode) -> StreamTarget {
+/// The router that a stream's frames go to first: one with a path, or to another network, from a host
+/// with a gateway.
+fn next_hop(
+    resolver: &mut Resolver<'_>,
+    table: &StreamTable,
+    from: &HostNode,
+    to: &HostNode,
+    switches: &[SwitchNode],
+) -> Option<MacAddr> {
+    let is_ipv6 = table.ip.as_ref().is_some_and(|ip| *ip.get_ref() == 6);
+    let is_far = match (is_ipv6, from.config.ipv4, to.config.ipv4, from.config.ipv6, to.config.ipv6)
+    {
+        (false, Some((own, len)), Some((other, _)), _, _) => {
+            !super::router::is_near(own.into(), len, other.into())
+        }
+        (true, _, _, Some((own, len)), Some((other, _))) => {
+            !super::router::is_near(own.into(), len, other.into())
+        }
+        _ => false,
+    };
+    let needs_ipv6 = is_ipv6 || table.segments.is_some();
+    let mut gateways = from.gateways.iter().filter(|gateway| gateway.is_ipv6() == needs_ipv6);
+    if table.segments.is_none() && !is_far {
+        return None;
+    }
+    let gateway = gateways.next();
+    if let (None, Some(path)) = (gateway, &table.segments) {
+        let message = format!("`{}` has no IPv6 gateway to send a path to", from.config.name);
+        resolver.issue(Issue::new(path.span(), message).help("add gateway to its table"));
+    }
+    // A gateway that is none was refused with its host.
+    gateway.and_then(|gateway| super::router::router_mac(switches, *gateway))
+}
+
+fn target(table: &StreamTable, to: &HostNode, next_hop: Option<MacAddr>) -> StreamTarget {
     let v6 = table.ip.as_ref().is_some_and(|ip| *ip.get_ref() == 6);
     let v4 = to.config.ipv4.map(|(address, _)| address.into());
     let v6 = to.config.ipv6.filter(|_| v6).map(|(address, _)| address.into());
     let pcp = table.pcp.as_ref().map_or(0, |pcp| *pcp.get_ref());
     StreamTarget {
-        mac: to.config.mac,
+        mac: next_hop.unwrap_or(to.config.mac),
         // Every host has addresses of both families.
         ip: v6.or(v4).unwrap_or(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)),
         vlan: table.vlan.as_ref().map(|vlan| (*vlan.get_ref(), pcp)),
@@ -217,6 +255,8 @@ fn stream_config(
             .map_or(DESTINATION_PORT, |port| *port.get_ref()),
         dscp: table.dscp.as_ref().map_or(0, |dscp| *dscp.get_ref()),
         priority: 0,
+        ecn: table.ecn.as_ref().map_or(0, |ecn| *ecn.get_ref()),
+        segments: table.segments.as_ref().map(|path| path.get_ref().0.clone()).unwrap_or_default(),
         frame_bytes: shape.frame_bytes,
         rate: shape.rate,
         arrivals: shape.arrivals,
@@ -242,6 +282,14 @@ fn size(
     }
     if let Some(pcp) = table.pcp.as_ref().filter(|pcp| *pcp.get_ref() > 7) {
         resolver.issue(Issue::new(pcp.span(), "a PCP is 0 to 7"));
+    }
+    if let Some(ecn) = table.ecn.as_ref().filter(|ecn| *ecn.get_ref() > 3) {
+        resolver.issue(Issue::new(ecn.span(), "an ECN field is 0 to 3"));
+    }
+    if let Some(path) = table.segments.as_ref().filter(|p| p.get_ref().0.len() > SEGMENTS_MAX) {
+        let message = format!("a path has at most {SEGMENTS_MAX} segments");
+        let help = "one address holds several uSIDs";
+        resolver.issue(Issue::new(path.span(), message).help(help));
     }
     match (&table.vlan, &table.pcp) {
         (Some(vlan), _) => {

@@ -5,6 +5,7 @@ use toml::Spanned;
 use super::error::Issue;
 use super::file::{ForwardingName, PortTable, SwitchTable, TrustName, VlanTable};
 use super::resolve::{Kind, LINK_RATE, Resolver, Uses, address, plain, value};
+use super::router;
 use super::shares;
 use super::value::{OneOrMany, S};
 use super::{Attachment, External, Forwarding, Link, NodeId, SwitchNode, natural};
@@ -153,6 +154,9 @@ impl<'a> Resolver<'a> {
                 table.port.iter().find(|(key, _)| port == Some(key.get_ref())).map(|(_, own)| own)
             }
             SwitchConfigPlace::Switch | SwitchConfigPlace::StaticMac(_) => None,
+            SwitchConfigPlace::Router(_) | SwitchConfigPlace::Vtep(_) => {
+                return router::span_of(table, config, error);
+            }
         };
         let defaults = &self.file.defaults.switch;
         let shares = self.span_of_share(table, own, error);

@@ -221,7 +221,7 @@ impl Receiver {
                 Seen::Probe { header, content_right } => {
                     let (planned, len_bytes) = (header.planned, frame.len_bytes());
                     let before = self.sink.report().received;
-                    self.sink.take(now, header.sequence, planned, len_bytes, content_right);
+                    self.sink.take(now, header.sequence, planned, len_bytes, false, content_right);
                     // One that has come before has no latency.
                     let is_new = self.sink.report().received > before;
                     if let Some(stamps) = self.stamps.as_mut().filter(|_| is_new) {

@@ -265,7 +265,7 @@ mod tests {
         let received = u64::try_from(received).map_err(|_| ())?;
         let mut sink = Sink::new(ExpectedStream { id: 1 });
         for n in 0..received {
-            sink.take(Time::from_ns(5_000), n, Time::ZERO, 60, true);
+            sink.take(Time::from_ns(5_000), n, Time::ZERO, 60, false, true);
         }
         let sent = Sent {
             planned: plan.frames,

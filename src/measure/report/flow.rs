@@ -71,6 +71,8 @@ pub struct SequenceCounts {
     pub seq_too_low: u64,
     /// Frames whose payload was not what the sender wrote.
     pub content_errors: u64,
+    /// Frames that arrived with congestion experienced.
+    pub ce_received: u64,
 }
 
 impl SequenceCounts {
@@ -86,6 +88,7 @@ impl SequenceCounts {
             seq_too_high: received.sequence.seq_too_high,
             seq_too_low: received.sequence.seq_too_low,
             content_errors: received.content_errors,
+            ce_received: received.ce_received,
         }
     }
 

@@ -5,6 +5,7 @@ use super::{Switch, port_mut};
 use crate::frame::{Frame, FrameStore, ParkedFrame};
 use crate::ledger::DropReason;
 use crate::node::PortId;
+use crate::switch::port_set::PortSet;
 use crate::switch::vlan::TagChange;
 
 impl Switch {
@@ -27,22 +28,55 @@ impl Switch {
         if floods {
             self.learn(arrival.now, arrival.vlan_key ^ arrival.addresses.source, ingress);
         }
-        let mut targets = self.vlans.get(arrival.vlan).flood.and(self.up);
-        targets.remove(ingress.index());
         // A port outside the spanning tree is no source of floods either.
-        let first = if floods { targets.pop() } else { None };
+        let mut targets = PortSet::default();
+        let mut remotes = 0;
+        if floods {
+            targets = self.vlans.get(arrival.vlan).flood.and(self.up);
+            targets.remove(ingress.index());
+            remotes = self.remotes_of(arrival.vlan).len();
+        }
+        self.flood_to(store, &arrival, targets, remotes, frame);
+    }
+
+    /// Sends a frame to these ports and to the first `remotes` tunnel endpoints of its VLAN's network.
+    pub(super) fn flood_to<S: FrameStore>(
+        &mut self,
+        store: &mut S,
+        arrival: &Arrival,
+        mut targets: PortSet,
+        remotes: usize,
+        frame: ParkedFrame,
+    ) {
+        let first = targets.pop();
+        for index in 0..remotes {
+            let remote = self.remotes_of(arrival.vlan)[index];
+            if first.is_none() && index + 1 == remotes {
+                return self.send_to_remote(store, arrival, remote, frame);
+            }
+            self.replicated += 1;
+            match store.duplicate(&frame) {
+                Some(copy) => {
+                    self.send_to_remote(store, arrival, remote, ParkedFrame::new(copy));
+                }
+                None => {
+                    let counters = &mut self.ports[arrival.ingress.index()].counters;
+                    counters.dropped(DropReason::NoFrameForCopy);
+                }
+            }
+        }
         let Some(mut egress) = first else {
-            return self.discard(store, ingress, DropReason::NoDestination, frame);
+            return self.discard(store, arrival.ingress, DropReason::NoDestination, frame);
         };
         while let Some(next) = targets.pop() {
             self.replicated += 1;
-            if let Err(reason) = self.copy_to(store, &arrival, egress, &frame) {
+            if let Err(reason) = self.copy_to(store, arrival, egress, &frame) {
                 self.ports[egress.index()].counters.dropped(reason);
             }
             egress = next;
         }
-        let tag = self.tag_change(&arrival, egress);
-        self.forward(store, &arrival, egress, tag, frame);
+        let tag = self.tag_change(arrival, egress);
+        self.forward(store, arrival, egress, tag, frame);
     }
 
     /// A copy of the frame for one of several destinations, made once it is let in.

@@ -5,6 +5,7 @@ use crate::frame::{FrameStore, ParkedFrame};
 use crate::ledger::DropReason;
 use crate::node::PortId;
 use crate::switch::classify::{self, Addresses, Class, Tags};
+use crate::switch::vlan::TagChange;
 use crate::time::Time;
 
 /// What the ingress stages found out about a frame.
@@ -80,7 +81,8 @@ impl Switch {
             port_mut(&mut self.ports, ingress).counters.received(len_bytes);
             return self.flood(store, arrival, frame);
         };
-        let tag = self.tag_change(&arrival, egress);
+        let is_here = egress.index() < self.ports.len();
+        let tag = if is_here { self.tag_change(&arrival, egress) } else { Ok(TagChange::Keep) };
         let port = port_mut(&mut self.ports, ingress);
         port.counters.received(len_bytes);
         if port.flood {
@@ -88,6 +90,9 @@ impl Switch {
             if !self.macs.refresh(now, source, ingress) {
                 self.learn(now, source, ingress);
             }
+        }
+        if !is_here {
+            return self.go_beyond(store, &arrival, egress, frame);
         }
         if egress.index() == ingress.index() {
             return self.discard(store, ingress, DropReason::SamePort, frame);

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`ingress`] | length, addresses and tags; group source; VLAN; class; destination; learning |
 //! | [`flood`] | group and unknown destinations: copies for all ports but one |
+//! | [`layer3`] | frames for the router: routing, SRv6, outer headers, ICMP errors |
+//! | [`tunnel`] | frames to and from stations behind VXLAN endpoints |
 //! | [`egress`] | VLAN of the egress port; link and MTU; admission by queue and memory; tag; queue |
 //! | [`transmit`] | which queue is served; out of the queue; the wire |
 //! | [`plain`] | the first three in one go, for the frame that nothing stops |
@@ -41,14 +43,17 @@
 mod egress;
 mod flood;
 mod ingress;
+mod layer3;
 mod node;
 mod plain;
 mod setting;
 mod transmit;
+mod tunnel;
 
 pub use setting::SwitchSetting;
 
 use self::egress::Egress;
+use self::layer3::Layer3;
 use super::check::SwitchConfigError;
 use super::classify::Classifier;
 use super::config::{PortConfig, QUEUES, SwitchConfig};
@@ -72,6 +77,7 @@ pub struct Switch {
     macs: MacTable,
     classifier: Classifier,
     egress: Egress,
+    layer3: Option<Box<Layer3>>,
     /// Ports whose link is up.
     up: PortSet,
     replicated: u64,
@@ -103,11 +109,14 @@ impl Switch {
             let class = classifier.class(port.default_priority);
             Port::new(port, class, config.overhead_bytes, may_be_plain)
         };
+        let vlans = Vlans::new(&config);
+        let layer3 = Layer3::new(&config, &vlans, &mut macs)?;
         Ok(Self {
             ports: config.ports.iter().map(port).collect(),
-            vlans: Vlans::new(&config),
+            vlans,
             macs,
             egress,
+            layer3,
             classifier,
             up,
             replicated: 0,

@@ -51,6 +51,9 @@ impl<S: FrameStore> Node<S> for Switch {
             return;
         }
         state.set_up(up);
+        if let Some(layer3) = &mut self.layer3 {
+            layer3.set_up(port, up);
+        }
         if up {
             self.up.insert(port.index());
         } else {
@@ -74,6 +77,7 @@ impl<S: FrameStore> Node<S> for Switch {
     fn ledger(&self) -> Ledger {
         let queued = self.drained + self.egress.pool.len() as u64;
         let mut ledger = Ledger { replicated: self.replicated, queued, ..Ledger::default() };
+        ledger.generated = self.layer3.as_ref().map_or(0, |layer3| layer3.generated);
         for port in &self.ports {
             ledger.received += port.counters.rx_frames;
             ledger.transmitted += port.counters.tx_frames;

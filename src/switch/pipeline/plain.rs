@@ -1,11 +1,12 @@
 //! The short way of a plain frame: untagged, of its port's class, between two known stations, with
 //! nothing in its way. It is the other stages in one go, to the same effect.
 
+use super::ingress::Arrival;
 use super::{Switch, port_mut};
 use crate::frame::{FrameStore, ParkedFrame};
 use crate::ledger::DropReason;
 use crate::node::PortId;
-use crate::switch::classify;
+use crate::switch::classify::{self, Addresses, Tags};
 use crate::switch::mac_table;
 use crate::switch::queue::{Meta, Origin};
 use crate::time::Time;
@@ -44,7 +45,9 @@ impl Switch {
         if !self.macs.refresh(now, source, ingress) {
             self.learn(now, source, ingress);
         }
-        let to = port_mut(&mut self.ports, egress);
+        let Some(to) = self.ports.get_mut(egress.index()) else {
+            return self.handle_beyond(now, store, ingress, egress, addresses, frame);
+        };
         let bytes = to.queue(queue).bytes_with(len_bytes);
         let cells = self.egress.memory.cells().of_frame(len_bytes);
         // Within what the queue and the memory have held before, there is no limit to look at and
@@ -82,5 +85,29 @@ impl Switch {
             }
             _ => self.discard(store, ingress, DropReason::SamePort, frame),
         }
+    }
+
+    /// The rest for a frame that has been counted and learned from, to a station behind no port.
+    #[inline(never)]
+    fn handle_beyond<S: FrameStore>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+        ingress: PortId,
+        egress: PortId,
+        addresses: Addresses,
+        frame: ParkedFrame,
+    ) {
+        let port = port_mut(&mut self.ports, ingress);
+        let arrival = Arrival {
+            now,
+            ingress,
+            vlan: port.untagged_vlan,
+            vlan_key: port.untagged_key,
+            tags: Tags::NONE,
+            class: port.default_class,
+            addresses,
+        };
+        self.go_beyond(store, &arrival, egress, frame);
     }
 }

@@ -9,11 +9,9 @@ use super::config::{
 };
 use super::prefix::IpPrefix;
 use super::table::is_link_local;
+use crate::switch::balance::Method;
 use crate::switch::config::{PortConfig, VlanMode};
 use crate::wire::srv6;
-
-/// Next hops of one route.
-const NEXT_HOPS_MAX: usize = 1_024;
 
 /// ICMP errors at once.
 const ERRORS_BURST_MAX: u32 = 1_000_000;
@@ -78,13 +76,13 @@ impl RouterConfig {
         }
         for (index, route) in self.routes.iter().enumerate() {
             let label = format!("route {}", route.prefix);
-            self.check_route(route)
+            self.check_route(route, ports)
                 .and_then(|()| take(&mut taken, route.prefix, "prefix", &label))
                 .map_err(at(RouterPlace::Route(index), &label))?;
         }
         for (index, sid) in self.sids.iter().enumerate() {
             let label = format!("segment {}", sid_prefix(sid));
-            self.check_sid(index, sid)
+            self.check_sid(index, sid, ports)
                 .and_then(|()| take(&mut taken, sid_prefix(sid), "address", &label))
                 .map_err(at(RouterPlace::Sid(index), &label))?;
         }
@@ -145,15 +143,32 @@ impl RouterConfig {
         Ok(())
     }
 
-    fn check_route(&self, route: &Route) -> Result<(), Problem> {
-        if route.via.len() > NEXT_HOPS_MAX {
-            let n = route.via.len();
-            return Err(("via", format!("{n} next hops: a group has at most {NEXT_HOPS_MAX}")));
-        }
+    fn check_route(&self, route: &Route, ports: &[PortConfig]) -> Result<(), Problem> {
         if route.via.is_empty() {
             return Ok(());
         }
-        self.check_via(&route.via, route.prefix.address().is_ipv4())
+        self.check_via(&route.via, route.prefix.address().is_ipv4())?;
+        self.check_group(&route.via, route.balance.as_ref(), ports)
+    }
+
+    /// Whether the way of choosing fits the next hops, which are neighbours.
+    fn check_group(
+        &self,
+        via: &[NextHop],
+        method: Option<&Method>,
+        ports: &[PortConfig],
+    ) -> Result<(), Problem> {
+        let port_of = |hop: &NextHop| {
+            let found = self.neighbours.iter().find(|n| n.address == hop.address);
+            found.map(|neighbour| (neighbour.port, hop.weight))
+        };
+        let hops: Vec<_> = via.iter().filter_map(port_of).collect();
+        if hops.len() < 2 {
+            return Ok(());
+        }
+        let method = method.unwrap_or(&self.balance).clone();
+        let group = super::group_config(&hops, method, ports);
+        group.check().map_err(|error| ("balance", error.to_string()))
     }
 
     /// Next hops must be neighbours, once each. An IPv4 route may lead to an IPv6 neighbour's MAC
@@ -188,7 +203,12 @@ impl RouterConfig {
         Ok(())
     }
 
-    fn check_sid(&self, index: usize, sid: &SidConfig) -> Result<(), Problem> {
+    fn check_sid(
+        &self,
+        index: usize,
+        sid: &SidConfig,
+        ports: &[PortConfig],
+    ) -> Result<(), Problem> {
         let (bits, layout) = (sid.address.to_bits(), sid.layout);
         if layout.argument(bits) != 0 {
             let len = layout.prefix_bits();
@@ -199,8 +219,14 @@ impl RouterConfig {
             return Err(("address", "uSID 0 ends a container: it can be no node's".to_owned()));
         }
         match &sid.behaviour {
-            SidBehaviour::Ua(via, _) | SidBehaviour::Udx6(via) => self.check_via(via, false)?,
-            SidBehaviour::Udx4(via) => self.check_via(via, true)?,
+            SidBehaviour::Ua(via, _) | SidBehaviour::Udx6(via) => {
+                self.check_via(via, false)?;
+                self.check_group(via, None, ports)?;
+            }
+            SidBehaviour::Udx4(via) => {
+                self.check_via(via, true)?;
+                self.check_group(via, None, ports)?;
+            }
             SidBehaviour::Un(_) | SidBehaviour::Udt4 | SidBehaviour::Udt6 | SidBehaviour::Udt46 => {
             }
         }

@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use super::prefix::IpPrefix;
 use crate::node::PortId;
+use crate::switch::balance::Method;
+use crate::switch::balance::config::HashConfig;
 use crate::wire::MacAddr;
 use crate::wire::ecn_tunnel::{DscpMode, EcnDecap};
 use crate::wire::usid::UsidLayout;
@@ -21,6 +23,8 @@ pub struct RouterConfig {
     pub routes: Vec<Route>,
     /// Segments that this node is the endpoint of.
     pub sids: Vec<SidConfig>,
+    /// How a next hop is chosen where there are several, unless the route says how.
+    pub balance: Method,
     /// Packets that get an outer header with a path of segments.
     pub encapsulations: Vec<EncapConfig>,
     /// What becomes of the congestion mark where an SRv6 tunnel ends here.
@@ -34,7 +38,8 @@ pub struct RouterConfig {
 }
 
 impl Default for RouterConfig {
-    /// Without addresses, neighbours, routes and segments; 1,000 ICMP errors a second, 50 at once.
+    /// Without addresses, neighbours, routes and segments; ECMP by the five-tuple; 1,000 ICMP errors
+    /// a second, 50 at once.
     fn default() -> Self {
         Self {
             mac: None,
@@ -42,6 +47,7 @@ impl Default for RouterConfig {
             neighbours: Vec::new(),
             routes: Vec::new(),
             sids: Vec::new(),
+            balance: Method::Ecmp(HashConfig::new(0)),
             encapsulations: Vec::new(),
             ecn_decap: EcnDecap::default(),
             dscp_mode: DscpMode::default(),
@@ -80,6 +86,8 @@ pub struct Route {
     pub prefix: IpPrefix,
     /// The group of next hops; without any, the packets are dropped without a word.
     pub via: Vec<NextHop>,
+    /// How one of them is chosen; None: as the router does.
+    pub balance: Option<Method>,
 }
 
 /// One next hop of a route.

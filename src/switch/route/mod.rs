@@ -25,6 +25,7 @@ mod vectors;
 
 use std::net::IpAddr;
 
+pub use check::{RouterConfigError, RouterPlace};
 use config::RouterAddress;
 pub use encap::{Encapsulation, InnerPacket};
 pub use error::{ERROR_BYTES_MAX, Way};
@@ -35,6 +36,8 @@ use usid::Endpoint;
 
 use crate::ledger::DropReason;
 use crate::node::PortId;
+use crate::switch::balance::{GroupConfig, MemberConfig, Method};
+use crate::switch::config::PortConfig;
 use crate::wire::ecn_tunnel::{DscpMode, EcnDecap};
 use crate::wire::icmp_error::IcmpError;
 
@@ -45,6 +48,7 @@ pub struct Router {
     ipv6: Lpm<u128>,
     members: Vec<Adjacency>,
     groups: Vec<Group>,
+    methods: Vec<Method>,
     sids: Vec<Endpoint>,
     /// Neighbours of link-local scope: for errors alone.
     link_local: Vec<(IpAddr, Adjacency)>,
@@ -88,6 +92,8 @@ pub struct Adjacency {
 struct Group {
     first: usize,
     len: usize,
+    /// How one of them is chosen, by its place among the ways that the router knows.
+    method: usize,
 }
 
 /// What a destination is.
@@ -164,9 +170,15 @@ impl Router {
         members.unwrap_or_default()
     }
 
-    /// The number of groups.
-    pub const fn group_count(&self) -> usize {
-        self.groups.len()
+    /// How each group chooses among its members, in the order of groups, on ports of these rates; None
+    /// where there is one member.
+    pub fn balances(&self, ports: &[PortConfig]) -> Vec<Option<GroupConfig>> {
+        let balance = |group: &Group| {
+            let members = &self.members[group.first..group.first + group.len];
+            let hops: Vec<_> = members.iter().map(|member| (member.port, member.weight)).collect();
+            (hops.len() > 1).then(|| group_config(&hops, self.methods[group.method].clone(), ports))
+        };
+        self.groups.iter().map(balance).collect()
     }
 
     /// The policy of that number, which [`encapsulation`](Self::encapsulation) gave.
@@ -178,4 +190,15 @@ impl Router {
     pub const fn errors_suppressed(&self) -> u64 {
         self.errors_suppressed
     }
+}
+
+/// A group of next hops on these ports with these weights, all 1 for none.
+fn group_config(hops: &[(PortId, u16)], method: Method, ports: &[PortConfig]) -> GroupConfig {
+    let is_weighted = hops.iter().any(|(_, weight)| *weight != 1);
+    let member = |(port, weight): &(PortId, u16)| MemberConfig {
+        port: *port,
+        rate: ports[port.index()].rate,
+        weight: is_weighted.then_some(u32::from(*weight)),
+    };
+    GroupConfig::new(hops.iter().map(member).collect(), method)
 }

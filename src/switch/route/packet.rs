@@ -4,6 +4,9 @@ use crate::frame::HEADROOM_BYTES_MIN;
 use crate::wire::ipv6::extension;
 use crate::wire::{ecn_tunnel, protocol, srv6};
 
+/// Bytes of an Ethernet header without tags.
+const ETHERNET_BYTES: usize = 14;
+
 /// A packet in its frame. Headers are changed in place; what is taken off at the front moves
 /// `start`, and the driver of this moves the frame's start and writes an Ethernet header before it.
 #[derive(Debug)]
@@ -14,8 +17,6 @@ pub struct Packet<'a> {
     pub start: usize,
     /// Where the IP packet ends, in bytes of the frame, of which `head` may show fewer.
     pub end: usize,
-    /// Where `start` was when the frame arrived.
-    first_start: usize,
     /// The hop limit or TTL that the packet came with, which an error quotes.
     pub received_hop_limit: u8,
 }
@@ -51,7 +52,7 @@ impl<'a> Packet<'a> {
     /// The packet from `start` on, in a frame of `len_bytes` bytes whose leading ones are `head`.
     #[inline]
     pub const fn new(head: &'a mut [u8], start: usize, len_bytes: usize) -> Self {
-        Self { head, start, end: len_bytes, first_start: start, received_hop_limit: 0 }
+        Self { head, start, end: len_bytes, received_hop_limit: 0 }
     }
 
     /// The packet, or as much of it as the store shows.
@@ -76,7 +77,8 @@ impl<'a> Packet<'a> {
     /// Takes `bytes` off the front; false when that would be more than a store can give back.
     pub(super) const fn strip(&mut self, bytes: usize) -> bool {
         let start = self.start + bytes;
-        let fits = start - self.first_start <= HEADROOM_BYTES_MIN as usize;
+        // An Ethernet header goes before the packet again.
+        let fits = start <= HEADROOM_BYTES_MIN as usize + ETHERNET_BYTES;
         if fits {
             self.start = start;
         }

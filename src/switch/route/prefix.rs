@@ -54,6 +54,12 @@ impl IpPrefix {
         Ok(prefix)
     }
 
+    /// The prefix of `len` bits that `address` is in; None when it has fewer bits.
+    pub fn around(address: IpAddr, len: u8) -> Option<Self> {
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        (len <= bits).then(|| Self::of(address, len))
+    }
+
     /// The prefix of one address.
     pub fn host(address: IpAddr) -> Self {
         Self { address, len: if address.is_ipv4() { 32 } else { 128 } }

@@ -10,6 +10,7 @@ use super::lpm::{Lpm, VALUE_MAX};
 use super::usid::{Endpoint, EndpointKind, Inside};
 use super::{Adjacency, Group, Router, Target};
 use crate::node::PortId;
+use crate::switch::balance::Method;
 use crate::switch::config::PortConfig;
 use crate::wire::MacAddr;
 
@@ -24,13 +25,16 @@ struct Tables<'a> {
     ports: &'a [PortConfig],
     members: Vec<Adjacency>,
     groups: Vec<Group>,
-    /// Groups by what they are made of, so that routes with the same next hops share one.
-    known: BTreeMap<Vec<(IpAddr, u16)>, u32>,
+    /// Groups by what they are made of, so that routes with the same next hops and the same way of
+    /// choosing share one.
+    known: BTreeMap<(usize, Vec<(IpAddr, u16)>), u32>,
+    /// Ways of choosing: few.
+    methods: Vec<&'a Method>,
     ipv4: Vec<(u32, u8, u32)>,
     ipv6: Vec<(u128, u8, u32)>,
 }
 
-impl Tables<'_> {
+impl<'a> Tables<'a> {
     fn enter(&mut self, address: IpAddr, len: u8, target: Target) {
         match address {
             IpAddr::V4(v4) => self.ipv4.push((v4.to_bits(), len, target.pack())),
@@ -39,8 +43,14 @@ impl Tables<'_> {
     }
 
     /// The group of these next hops, which are neighbours (the configuration was checked).
-    fn group(&mut self, via: &[NextHop]) -> u32 {
-        let key = via.iter().map(|hop| (hop.address, hop.weight)).collect();
+    fn group(&mut self, via: &[NextHop], method: Option<&'a Method>) -> u32 {
+        let method = method.unwrap_or(&self.config.balance);
+        let known = self.methods.iter().position(|known| *known == method);
+        let method = known.unwrap_or_else(|| {
+            self.methods.push(method);
+            self.methods.len() - 1
+        });
+        let key = (method, via.iter().map(|hop| (hop.address, hop.weight)).collect());
         if let Some(group) = self.known.get(&key) {
             return *group;
         }
@@ -54,7 +64,7 @@ impl Tables<'_> {
             }));
         }
         let group = u32::try_from(self.groups.len()).unwrap_or(VALUE_MAX);
-        self.groups.push(Group { first, len: self.members.len() - first });
+        self.groups.push(Group { first, len: self.members.len() - first, method });
         self.known.insert(key, group);
         group
     }
@@ -85,7 +95,7 @@ impl Tables<'_> {
                 (via, if inside { BOTH } else { NEITHER })
             }
         };
-        let group = (!via.is_empty()).then(|| self.group(via));
+        let group = (!via.is_empty()).then(|| self.group(via, None));
         Endpoint { layout: sid.layout, kind, group, psp, inside }
     }
 }
@@ -100,19 +110,20 @@ impl Router {
             members: Vec::new(),
             groups: Vec::new(),
             known: BTreeMap::new(),
+            methods: Vec::new(),
             ipv4: Vec::new(),
             ipv6: Vec::new(),
         };
         // Of two entries for one prefix the later counts: neighbours and own addresses before routes
         // would lose to them, and are never the same as a route's by the check.
         for neighbour in config.neighbours.iter().filter(|n| !is_link_local(n.address)) {
-            let group = tables.group(&[NextHop { address: neighbour.address, weight: 1 }]);
+            let group = tables.group(&[NextHop { address: neighbour.address, weight: 1 }], None);
             tables.enter(neighbour.address, host_len(neighbour.address), Target::Group(group));
         }
         for route in &config.routes {
             let target = match route.via.as_slice() {
                 [] => Target::Blackhole,
-                via => Target::Group(tables.group(via)),
+                via => Target::Group(tables.group(via, route.balance.as_ref())),
             };
             tables.enter(route.prefix.address(), route.prefix.len(), target);
         }
@@ -137,6 +148,7 @@ impl Router {
             ipv6: Lpm::new(&tables.ipv6),
             members: tables.members,
             groups: tables.groups,
+            methods: tables.methods.into_iter().cloned().collect(),
             sids,
             link_local,
             addresses: config.addresses.clone(),

@@ -73,6 +73,7 @@ fn config() -> RouterConfig {
     let route = |prefix: &str, via: &[&str]| Route {
         prefix: prefix.parse().expect("a prefix"),
         via: hops(via),
+        balance: None,
     };
     config.routes = vec![
         route("0.0.0.0/0", &["10.0.2.2"]),

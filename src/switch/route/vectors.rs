@@ -11,9 +11,10 @@ use super::config::{
 };
 use super::error::ERROR_BYTES_MAX;
 use super::{Packet, Router, Verdict, Way};
+use crate::frame::{FrameStore, SlabStore};
 use crate::ledger::DropReason;
-use crate::node::PortId;
-use crate::switch::config::PortConfig;
+use crate::node::{Node as _, PortId};
+use crate::switch::{PortConfig, Switch, SwitchConfig, VlanMode};
 use crate::time::Time;
 use crate::units::Rate;
 use crate::wire::MacAddr;
@@ -38,12 +39,12 @@ const LINKS: [(&str, &str, &str, &str); 9] = [
 ];
 
 /// A router of the vectors, as this project would configure it.
-struct Node {
+struct Place {
     config: RouterConfig,
     ports: Vec<PortConfig>,
 }
 
-impl Node {
+impl Place {
     fn new(name: &str, meta: &Value) -> Self {
         let mac = |interface: &str| -> MacAddr {
             meta["macs"][interface].as_str().expect("a MAC").parse().expect("a MAC")
@@ -94,7 +95,8 @@ impl Node {
         };
         let Some(sid) = route["sid"].as_array() else {
             let via = hop(route["via"].as_str().expect("a next hop"));
-            self.config.routes.push(Route { prefix: prefix.parse().expect("a prefix"), via });
+            let prefix = prefix.parse().expect("a prefix");
+            self.config.routes.push(Route { prefix, via, balance: None });
             return;
         };
         let peer = |at: usize| {
@@ -176,6 +178,31 @@ impl Node {
         Some(self.framed(&adjacency.addresses, adjacency.port, &buffer[..len]))
     }
 
+    /// The same by the whole switch, its ports in VLANs of their own.
+    fn pass_switch(&self, interface: &str, frame: &[u8]) -> Option<(String, Vec<u8>)> {
+        let mut ports = self.ports.clone();
+        for (vlan, port) in (10..).zip(&mut ports) {
+            port.vlan = VlanMode::Access(vlan);
+        }
+        let router = Some(self.config.clone());
+        let config = SwitchConfig { router, ..SwitchConfig::new("r", ports) };
+        let mut switch = Switch::new(config).expect("a switch");
+        let mut store = SlabStore::new(64);
+        let frame = store.allocate_from(frame).expect("room");
+        switch.on_frame(Time::ZERO, &mut store, self.port(interface), frame);
+        let sent = switch.poll_next(Time::ZERO, &mut store).map(|(port, transmission)| {
+            let mut bytes = Vec::new();
+            store.copy_out(&transmission.frame, &mut bytes);
+            store.release(transmission.frame);
+            (self.ports[port.index()].name.clone(), bytes)
+        });
+        assert!(switch.poll_next(Time::ZERO, &mut store).is_none(), "one frame at most");
+        let books = <Switch as crate::node::Node<SlabStore>>::ledger(&switch);
+        books.check().expect("balanced books");
+        assert_eq!((store.outstanding(), books.queued), (0, 0));
+        sent
+    }
+
     fn framed(&self, addresses: &[u8; 12], port: PortId, packet: &[u8]) -> (String, Vec<u8>) {
         let ethertype = if packet[0] >> 4 == 4 { [0x08, 0x00] } else { [0x86, 0xdd] };
         let frame = [&addresses[..], &ethertype, packet].concat();
@@ -208,13 +235,15 @@ fn every_hop_of_every_case_is_as_linux_or_the_rfc_has_it() {
     for case in cases {
         let id = case["id"].as_str().expect("an id");
         for name in ["r1", "r2", "r3"] {
-            let mut node = Node::new(name, &vectors["meta"]);
+            let mut node = Place::new(name, &vectors["meta"]);
             for command in case["pre"].as_array().expect("commands") {
                 node.prepare(name, command.as_str().expect("a command"));
             }
             for pass in case[name]["passes"].as_array().into_iter().flatten() {
                 let interface = pass["in_if"].as_str().expect("an interface");
                 let ours = node.pass(interface, &bytes(pass["in"].as_str().expect("a frame")));
+                let frame = bytes(pass["in"].as_str().expect("a frame"));
+                assert_eq!(node.pass_switch(interface, &frame), ours, "{id} at {name}");
                 let linux = pass["out_if"].as_str().map(|interface| {
                     let frame = bytes(pass["out"].as_str().expect("a frame"));
                     (interface.to_owned(), frame)
