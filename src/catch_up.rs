@@ -27,7 +27,7 @@ use std::hint::cold_path;
 use crate::time::{Duration, Time};
 
 /// Calls of the driver in succession that must be late before they count as its usual pace.
-pub const LATE_CALLS: usize = 4;
+pub const LATE_CALLS: usize = 16;
 
 /// How far behind its plan a sender is when it begins to go faster than at double speed.
 pub const LAG: Duration = Duration::from_ms(20);
