@@ -178,7 +178,8 @@ impl PreparedRun {
     ) -> Result<(), Failure> {
         let is_short = finished.wall <= WITNESS_WALL_MAX && finished.driver == Driver::Sim;
 
-        write_series(&self.dir, topology, series)?;
+        let ids = finished.nodes.iter().map(|(id, _)| *id);
+        write_series(&self.dir, topology, ids.zip(series))?;
         let outcome = finished.into_outcome(topology);
         for (name, histogram) in &outcome.histograms {
             self.dir.write_histogram(name, histogram)?;
@@ -208,16 +209,25 @@ impl PreparedRun {
     }
 }
 
-fn write_series(dir: &RunDir, topology: &Topology, series: &[NodeSeries]) -> Result<(), Failure> {
+fn write_series<'a>(
+    dir: &RunDir,
+    topology: &Topology,
+    series: impl Iterator<Item = (NodeId, &'a NodeSeries)>,
+) -> Result<(), Failure> {
     let failed =
         |error: std::io::Error| Failure::Running(format!("cannot write series.csv: {error}"));
     let mut writer = dir.series()?;
-    for (index, series) in series.iter().enumerate() {
-        let config = &topology.switches[index].config;
-        let node = topology.node_name(NodeId::Switch(index));
+    for (id, series) in series {
+        let node = topology.node_name(id);
+        let ports: Vec<_> = match id {
+            NodeId::Switch(index) => {
+                topology.switches[index].config.ports.iter().map(|port| &port.name).collect()
+            }
+            NodeId::Host(index) => vec![&topology.hosts[index].config.port_name],
+        };
         for (at, samples) in series.rows() {
-            for (port, sample) in config.ports.iter().zip(samples) {
-                writer.sample(*at, node, &port.name, *sample).map_err(failed)?;
+            for (port, sample) in ports.iter().zip(samples) {
+                writer.sample(*at, node, port, *sample).map_err(failed)?;
             }
         }
     }

@@ -146,6 +146,21 @@ impl Host {
         self.line.credit_expired()
     }
 
+    /// Bytes that wait for the line at `now`: answers, and frames of streams that were due before, at
+    /// most as many as the queue holds.
+    pub fn queue_bytes(&self, now: Time) -> u64 {
+        let mut places = self.answers_max as u64;
+        let mut bytes: u64 =
+            self.answers.iter().map(|(_, frame)| u64::from(frame.len_bytes())).sum();
+        for source in &self.sources {
+            let sent = source.report(now.before(Duration::from_ps(1)));
+            let waiting = (sent.planned - sent.sent - sent.dropped).min(places);
+            places -= waiting;
+            bytes += waiting * u64::from(source.frame_bytes());
+        }
+        bytes
+    }
+
     /// True when every stream and storm has sent its last frame and nothing waits for the line.
     pub fn has_finished(&self) -> bool {
         self.turns.is_empty()

@@ -28,7 +28,7 @@ pub fn simulate(
     let mut network: Network<Device, SlabStore> = Network::new(SlabStore::new(CHUNKS_MAX));
     let wires = lay_out(topology, plan, captures, &mut network);
     let interval = interval_for(topology.run.duration);
-    let mut series = vec![NodeSeries::new(interval); topology.switches.len()];
+    let mut series = vec![NodeSeries::new(interval); ids.len()];
     let end = topology.run.duration.map(|duration| Time::ZERO + duration);
     let limit = end.unwrap_or(Time::ZERO + QUIET_LIMIT);
     let mut interrupted = false;
@@ -44,9 +44,7 @@ pub fn simulate(
             break;
         }
         network.run_slice(interval, limit, |now, station, device| {
-            if let Some(series) = series.get_mut(station) {
-                series.sample(now, device);
-            }
+            series[station].sample(now, device);
         });
     }
     let reached = network.now();
