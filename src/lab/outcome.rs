@@ -85,9 +85,11 @@ impl Finished {
         for (link, counters) in topology.links.iter().zip(&self.links) {
             report.links.insert(link.name.clone(), link_report(counters));
         }
+        let held = report.links.values().map(|link| link.in_flight).sum::<u64>()
+            + report.switches.values().map(|switch| switch.books.queued).sum::<u64>();
         let mut histograms = Vec::new();
         for stream in &topology.streams {
-            let (flow, delay) = flow_report(topology, stream, &self.nodes, self.reached);
+            let (flow, delay) = flow_report(topology, stream, &self.nodes, self.reached, held);
             histograms.push((format!("stream-{}", flow.id), delay));
             report.flows.push(flow);
         }
@@ -156,12 +158,14 @@ pub fn source_report(source: &ReplaySource) -> HostReport {
 }
 
 /// One stream, from what its two ends say, with its latency histogram. A kernel host at the far end
-/// says nothing: what it received is then not known, and reported as absent.
+/// says nothing: what it received is then not known, and reported as absent. `held` is what links and switches
+/// had when the run ended.
 fn flow_report(
     topology: &Topology,
     stream: &Stream,
     nodes: &[(NodeId, Device)],
     reached: Time,
+    held: u64,
 ) -> (FlowReport, LatencyHistogram) {
     let host = |index| {
         nodes.iter().find_map(|(id, device)| match device {
@@ -191,6 +195,7 @@ fn flow_report(
         return (flow, LatencyHistogram::new());
     };
     counts = SequenceCounts::of(counts.planned, counts.sent, received);
+    counts.spare_in_flight(received.received + received.sequence.dropped, held);
     flow.bytes = received.bytes;
     flow.finish_ns = received.last_arrival.map(Time::as_ns);
     let span = flow.finish_ns.map_or(0, |finish| finish.saturating_sub(flow.start_ns));

@@ -363,6 +363,44 @@ fn an_operator_changes_a_gated_run_alike_on_any_number_of_workers() {
     }
 }
 
+#[test]
+fn what_is_on_its_way_at_the_end_is_in_flight_and_not_lost() {
+    const CUT_SHORT: &str = r#"
+name = "short"
+[defaults.link]
+rate = "1Gbps"
+delay = "100us"
+[switch.s1]
+[host.h1]
+[host.h2]
+[[link]]
+ends = ["h1:eth0", "s1:1"]
+loss = "1%"
+[[link]]
+ends = ["h2:eth0", "s1:2"]
+rate = "500Mbps"
+[[stream]]
+from = "h1"
+to = "h2"
+rate = "900Mbps"
+frames = 1000
+[run]
+duration = "5ms"
+"#;
+    let topology = Topology::parse("short.toml", CUT_SHORT).expect("a topology");
+    let want = simulated(&topology, None).report;
+    let counts = want.flows[0].stream.expect("a stream");
+    let lost_on_links = want.links.values().map(|link| link.lost).sum::<u64>();
+    // 200 us of 500 Mb/s and 100 us of 900 are on the links; what the slower cannot take is queued.
+    assert!(counts.in_flight > want.links.values().map(|link| link.in_flight).sum());
+    assert!(counts.lost > 0 && counts.lost <= lost_on_links, "{counts:?}");
+    assert!(lost_on_links - counts.lost <= 4, "{counts:?}: but for those behind the last arrival");
+    assert_eq!(counts.sent, counts.received + counts.lost + counts.in_flight);
+    let (got, failure) = gated(&topology, 2, 0, None);
+    assert_eq!(failure, None);
+    assert_eq!(got.report.in_node_time().to_json(), want.in_node_time().to_json());
+}
+
 /// A frame on a line of a bit a second takes minutes: neither clock waits for the last of them.
 #[test]
 fn a_run_that_does_not_end_is_given_up_gated_and_virtual_time_alike() {

@@ -59,8 +59,11 @@ pub struct SequenceCounts {
     pub sent: u64,
     /// Frames that arrived, duplicates not counted.
     pub received: u64,
-    /// `sent - received`.
+    /// `sent - received - in_flight`.
     pub lost: u64,
+    /// On their way when the run ended: those behind the last that arrived, at most as many as links
+    /// and switches still held.
+    pub in_flight: u64,
     /// Frames that arrived again.
     pub duplicates: u64,
     /// Frames that arrived after a later one.
@@ -83,6 +86,7 @@ impl SequenceCounts {
             sent,
             received: received.received,
             lost: sent.saturating_sub(received.received),
+            in_flight: 0,
             duplicates: received.sequence.duplicate,
             out_of_order: received.sequence.out_of_order,
             seq_too_high: received.sequence.seq_too_high,
@@ -90,6 +94,14 @@ impl SequenceCounts {
             content_errors: received.content_errors,
             ce_received: received.ce_received,
         }
+    }
+
+    /// Names frames that were not lost: those numbered `next` and above, of which the network `held`
+    /// some when the run ended. `next` is one above the highest number that arrived.
+    pub fn spare_in_flight(&mut self, next: u64, held: u64) {
+        let behind = self.planned.saturating_sub(next);
+        self.in_flight = self.lost.min(behind).min(held);
+        self.lost -= self.in_flight;
     }
 
     /// Frames arrived, and each held what the sender wrote.
@@ -145,6 +157,27 @@ pub fn bits_per_second(bytes: u64, ns: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_behind_the_last_arrival_is_in_flight_as_far_as_the_network_held_it() {
+        let counts = |next, held| {
+            let mut counts = SequenceCounts {
+                planned: 100,
+                sent: 98,
+                received: 90,
+                lost: 8,
+                ..SequenceCounts::default()
+            };
+            counts.spare_in_flight(next, held);
+            assert_eq!(counts.sent, counts.received + counts.lost + counts.in_flight);
+            (counts.lost, counts.in_flight)
+        };
+        assert_eq!(counts(95, 50), (3, 5), "three are missing before the last");
+        assert_eq!(counts(95, 2), (6, 2), "a cut link has taken some of them");
+        assert_eq!(counts(95, 0), (8, 0), "the network is empty");
+        assert_eq!(counts(90, 50), (0, 8), "no more than were sent");
+        assert_eq!(counts(100, 50), (8, 0), "the last has arrived");
+    }
 
     #[test]
     fn goodput_is_exact_in_integers() {
