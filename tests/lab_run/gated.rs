@@ -75,6 +75,17 @@ fn leaf_spine_is_the_same_as_simulated() {
     both_ways(&Lab::testbed("leaf-spine", &changes), 0);
 }
 
+/// Packets that Linux never sees change their headers on the way: addresses that move, headers that
+/// come off.
+#[test]
+fn usid_chain_is_the_same_as_simulated() {
+    if !namespaces::available() {
+        return;
+    }
+    let changes = [("frames = 1000", "frames = 200"), ("== 3000", "== 600"), ("== 2000", "== 400")];
+    both_ways(&Lab::testbed("usid-chain", &changes), 0);
+}
+
 /// Long frames in three descriptors, two queues, a port that overflows, loss, jitter, a cut, and a
 /// delay that changes.
 const HARD: &str = r#"

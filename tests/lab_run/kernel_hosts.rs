@@ -204,3 +204,24 @@ fn two_labs_stand_at_once_with_the_same_addresses() {
     assert_eq!(ping(&two, "h2", "-c 10 -i 0.01 10.0.0.1").0, 10, "the other lives on");
     up_two.down();
 }
+
+/// Linux's seg6local endpoints before and after ours, in both directions.
+#[test]
+fn linux_and_ours_walk_one_path_of_segments() {
+    if !namespaces::available() {
+        return;
+    }
+    let fewer = [("frames = 500", "frames = 100"), ("== 500", "== 100"), (">= 1000", ">= 200")];
+    let lab = Lab::testbed("usid-linux", &fewer);
+    lab.run(&["lab", "run"], "lab", &["--quiet"], 0);
+    let report = lab.assert_sound("lab");
+    assert_eq!(report["switches"]["s1"]["ports"]["3"]["rx_frames"], 200, "through r3 as well");
+    lab.assert_gone();
+    // Without our own segment the path ends at ours.
+    let without = [fewer[0], fewer[1], fewer[2], ("usid = \"5\"", "usid = \"55\"")];
+    let lab = Lab::testbed("usid-linux", &without);
+    lab.run(&["lab", "run"], "lab", &["--quiet"], 3);
+    let report = lab.report("lab");
+    assert_eq!(report["switches"]["s1"]["drops"]["no_route"], 200);
+    lab.assert_gone();
+}
