@@ -41,6 +41,9 @@ pub struct PortConfig {
     pub netns: NetNs,
     /// Its queues, or none for all of them.
     pub queues: Vec<u32>,
+    /// All frames leave by the first queue, so that they arrive in the order in which they were sent,
+    /// and not only those of one flow.
+    pub tx_in_order: bool,
     /// Rings of each queue.
     pub rings: RingSizes,
     /// Copies or not.
@@ -70,6 +73,7 @@ impl PortConfig {
             interface: interface.to_owned(),
             netns,
             queues: Vec::new(),
+            tx_in_order: false,
             rings: RingSizes::default(),
             zero_copy: ZeroCopy::Auto,
             attach: Attach::Auto,

@@ -12,7 +12,7 @@ use crate::lab::netns::{Interface, Network};
 use crate::lab::plan::{PlannedNode, PlannedPort};
 use crate::lab::run::PortMode;
 use crate::lab::run::io::{IoCrew, IoDeal};
-use crate::lab::topology::{External, NodeId, Topology};
+use crate::lab::topology::{Clock, External, NodeId, Topology};
 use crate::node::PortId;
 use crate::sim::Station;
 use crate::xdp::plan::queue_count;
@@ -56,6 +56,8 @@ fn port_config(
     };
     let mut config = PortConfig::new(netns, &interface.name);
     config.rings = RingSizes::of(topology.ring_entries());
+    // By the gated clock a frame is paired with the note of its departure, in their order.
+    config.tx_in_order = topology.run.clock == Clock::Gated;
     config.busy_poll = topology.lab.busy_poll.then(BusyPoll::default);
     if let Some(external) = external {
         config.queues.clone_from(&external.queues);

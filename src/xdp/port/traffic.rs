@@ -134,6 +134,7 @@ impl Port {
     ) -> Result<(), (Frame, TxRefused)> {
         let queue = match self.queues.len() {
             0 | 1 => 0,
+            _ if self.config.tx_in_order => 0,
             queues => tx_queue::of_flow(store.head(&frame), queues),
         };
         self.tx_push_on(queue, store, frame)
