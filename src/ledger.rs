@@ -44,6 +44,8 @@ drop_reasons! {
     VlanEgress => "vlan_egress",
     /// The egress queue is at its byte limit (tail drop).
     QueueLimit => "queue_limit",
+    /// A frame that cannot be marked came to a long queue (early drop by its curve).
+    Wred => "wred",
     /// The switch's memory has no free cells.
     BufferFull => "buffer_full",
     /// The frame's priority group (ingress port, priority) is at its threshold.

@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::classify::{ETHERNET_BYTES, TAG_BYTES};
-use super::config::{PortConfig, StaticMac, SwitchConfig, VlanMode};
+use super::config::{
+    GROUPS_MAX, PortConfig, PortGroupKind, StaticMac, SwitchConfig, VlanMode, group_of,
+};
+use super::mark::MarkConfig;
 use super::memory::CELL_BYTES_MAX;
 use super::port_set::PORTS_MAX;
 use super::route::RouterPlace;
@@ -46,6 +49,8 @@ pub enum SwitchConfigPlace {
     Router(RouterPlace),
     /// The tunnel endpoint: the element of that index in the field.
     Vtep(usize),
+    /// The ports that are used together, by the index of their group.
+    PortGroup(usize),
 }
 
 /// A configuration that makes no switch: where, which field, and why.
@@ -127,6 +132,7 @@ impl SwitchConfig {
             })?;
         }
         self.check_shares()?;
+        self.check_groups()?;
         self.check_static_macs()?;
         self.check_layer3()
     }
@@ -244,6 +250,12 @@ impl SwitchConfig {
                 ),
             ));
         }
+        for (queue, marks) in port.marks.iter().enumerate() {
+            if let Some(Err(error)) = marks.as_ref().map(MarkConfig::check) {
+                return Err(("marks", format!("queue {queue}: {error}")));
+            }
+        }
+        port.schedule.check(port.rate).map_err(|error| ("schedule", error.to_string()))?;
         let cell_bytes = u64::from(self.cell_bytes);
         if frame_bytes.div_ceil(cell_bytes) > self.buffer_bytes / cell_bytes {
             let memory = self.buffer_bytes;
@@ -253,6 +265,39 @@ impl SwitchConfig {
                     "a frame of {frame_bytes} bytes does not fit the memory of {memory} bytes in cells of {cell_bytes}"
                 ),
             ));
+        }
+        Ok(())
+    }
+
+    fn check_groups(&self) -> Result<(), SwitchConfigError> {
+        if self.groups.len() > GROUPS_MAX {
+            let problem = format!("{} groups: at most {GROUPS_MAX}", self.groups.len());
+            return Err(SwitchConfigError::no_such(self, "groups", problem));
+        }
+        let mut aggregated = BTreeMap::new();
+        for (index, group) in self.groups.iter().enumerate() {
+            let error = |field, problem| {
+                Err(SwitchConfigError {
+                    place: SwitchConfigPlace::PortGroup(index),
+                    label: format!("group {}:{}", self.name, group.name),
+                    field,
+                    problem,
+                })
+            };
+            if let Err(problem) = group.group.check() {
+                return error(problem.field, problem.message);
+            }
+            for member in &group.group.members {
+                if member.port.index() >= self.ports.len() {
+                    return error("members", format!("there is no port {}", member.port.0));
+                }
+                if group.kind == PortGroupKind::Aggregation
+                    && aggregated.insert(member.port, index).is_some()
+                {
+                    let problem = format!("port {} is in an aggregation already", member.port.0);
+                    return error("members", problem);
+                }
+            }
         }
         Ok(())
     }
@@ -267,19 +312,28 @@ impl SwitchConfig {
             if let Some(problem) = vlan_problem(entry.vlan) {
                 return error("vlan", problem);
             }
-            let Some(port) = self.ports.get(entry.port.index()) else {
-                let (port, n) = (entry.port.0, self.ports.len());
-                return error("port", format!("there is no port {port}: the switch has {n}"));
+            let ports = match group_of(entry.port) {
+                None => vec![entry.port],
+                Some(group) => match self.groups.get(group) {
+                    Some(group) => group.group.members.iter().map(|member| member.port).collect(),
+                    None => return error("port", format!("there is no group {group}")),
+                },
             };
-            let member = match &port.vlan {
-                VlanMode::Access(vlan) => *vlan == entry.vlan,
-                VlanMode::Trunk { allowed, native } => {
-                    allowed.contains(&entry.vlan) || *native == Some(entry.vlan)
+            for port in ports {
+                let Some(port) = self.ports.get(port.index()) else {
+                    let (port, n) = (port.0, self.ports.len());
+                    return error("port", format!("there is no port {port}: the switch has {n}"));
+                };
+                let member = match &port.vlan {
+                    VlanMode::Access(vlan) => *vlan == entry.vlan,
+                    VlanMode::Trunk { allowed, native } => {
+                        allowed.contains(&entry.vlan) || *native == Some(entry.vlan)
+                    }
+                };
+                if !member {
+                    let name = &port.name;
+                    return error("port", format!("port {name} is not in VLAN {}", entry.vlan));
                 }
-            };
-            if !member {
-                let name = &port.name;
-                return error("port", format!("port {name} is not in VLAN {}", entry.vlan));
             }
             if let Some(other) = seen.insert((entry.vlan, entry.mac), entry.port) {
                 let (a, b) = (other.0, entry.port.0);

@@ -1,7 +1,10 @@
 //! What a switch is built from.
 
+use super::balance::GroupConfig;
+use super::mark::MarkConfig;
 use super::memory::PortShares;
 use super::route::config::RouterConfig;
+use super::schedule::ScheduleConfig;
 use super::trim::TrimConfig;
 use super::vtep::VtepConfig;
 use crate::line::ETHERNET_OVERHEAD_BYTES;
@@ -76,6 +79,54 @@ pub struct PortConfig {
     pub shares: PortShares,
     /// Whether the node behind it is where frames are going, for the code point of trimmed ones.
     pub is_last_hop: bool,
+    /// What each queue does to frames while it is long: marks, early drops. None does nothing.
+    pub marks: [Option<MarkConfig>; QUEUES],
+    /// How the queues are served.
+    pub schedule: ScheduleConfig,
+}
+
+/// Port numbers from this one on name the groups of a switch.
+pub const GROUP_PORT_BASE: u16 = 256;
+
+/// Groups of a switch, at most.
+pub const GROUPS_MAX: usize = 1_024;
+
+/// What several ports are together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortGroupKind {
+    /// A link aggregation group (IEEE 802.1AX): to one neighbour. Stations behind it are learned as
+    /// the group's, and a flooded frame goes to one of its ports.
+    Aggregation,
+    /// Equal paths by several neighbours, for frames to one station.
+    Multipath,
+}
+
+/// Several ports that are used as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortGroup {
+    /// The name in reports.
+    pub name: String,
+    /// What they are together.
+    pub kind: PortGroupKind,
+    /// Which of them a frame leaves by.
+    pub group: GroupConfig,
+}
+
+/// The number under which a group is a destination.
+pub const fn group_port(index: usize) -> PortId {
+    // There are at most GROUPS_MAX groups.
+    #[allow(clippy::cast_possible_truncation, reason = "a switch has at most 1,024 groups")]
+    let number = index as u16;
+    PortId(GROUP_PORT_BASE + number)
+}
+
+/// The group that a destination is, if it is not a port.
+pub const fn group_of(port: PortId) -> Option<usize> {
+    // Places beyond those of groups are not ports either.
+    match port.0.checked_sub(GROUP_PORT_BASE) {
+        Some(number) if (number as usize) < GROUPS_MAX => Some(number as usize),
+        _ => None,
+    }
 }
 
 /// A MAC table entry that is never learned over and never ages.
@@ -85,7 +136,7 @@ pub struct StaticMac {
     pub mac: MacAddr,
     /// Its VLAN.
     pub vlan: u16,
-    /// Where it lives.
+    /// Where it lives: a port, or a group by its [`group_port`].
     pub port: PortId,
 }
 
@@ -106,6 +157,8 @@ pub struct SwitchConfig {
     pub mac_ageing: Duration,
     /// Entries that are set from the start.
     pub static_macs: Vec<StaticMac>,
+    /// Ports that are used together.
+    pub groups: Vec<PortGroup>,
     /// Bytes around each frame on the wire.
     pub overhead_bytes: u32,
     /// Priority of each PCP.
@@ -139,6 +192,8 @@ impl PortConfig {
             queue_limit_bytes: [u64::MAX; QUEUES],
             shares: PortShares::default(),
             is_last_hop: false,
+            marks: [None; QUEUES],
+            schedule: ScheduleConfig::default(),
         }
     }
 }
@@ -160,6 +215,7 @@ impl SwitchConfig {
             mac_table_entries: 8_192,
             mac_ageing: Duration::from_secs(300),
             static_macs: Vec::new(),
+            groups: Vec::new(),
             overhead_bytes: ETHERNET_OVERHEAD_BYTES,
             pcp_to_priority: [0, 1, 2, 3, 4, 5, 6, 7],
             dscp_to_priority,

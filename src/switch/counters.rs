@@ -18,6 +18,8 @@ pub struct PortCounters {
     /// the egress side refused or lost (its queue, the memory, the copy, the MTU, the link, its
     /// VLAN) at the port it would have left by.
     pub drops: Drops,
+    /// Frames marked congestion experienced on their way out of the port.
+    pub ecn_marked: u64,
     /// The most bytes that each queue ever held.
     pub queue_bytes_max: [u64; QUEUES],
     /// Frames without room in their queue that were trimmed and queued here (SONiC's TRIM_TX).

@@ -189,18 +189,16 @@ impl Marker {
         }
     }
 
-    /// Whether [`on_dequeue`](Self::on_dequeue) may do something while the queue, without the frame
-    /// that leaves, has this length.
-    #[inline]
-    pub const fn looks_at_dequeue(&self, queue_bytes: u64) -> bool {
-        queue_bytes > self.dequeue_floor_bytes
+    /// Up to this length of the queue, without the frame that leaves, [`on_dequeue`](Self::on_dequeue)
+    /// does nothing.
+    pub const fn dequeue_floor_bytes(&self) -> u64 {
+        self.dequeue_floor_bytes
     }
 
-    /// Whether [`on_enqueue`](Self::on_enqueue) may do something while the queue, without the frame
-    /// that arrives, has this length.
-    #[inline]
-    pub const fn looks_at_enqueue(&self, queue_bytes: u64) -> bool {
-        queue_bytes > self.enqueue_floor_bytes
+    /// Up to this length of the queue, without the frame that arrives,
+    /// [`on_enqueue`](Self::on_enqueue) does nothing.
+    pub const fn enqueue_floor_bytes(&self) -> u64 {
+        self.enqueue_floor_bytes
     }
 
     /// What becomes of a frame that leaves a queue of `queue_bytes` without it.
@@ -368,21 +366,21 @@ mod tests {
         let enqueue = MarkConfig { at: MarkAt::Enqueue, ..MarkConfig::new(CURVE) };
         for (config, at_dequeue) in [(MarkConfig::new(CURVE), true), (enqueue, false)] {
             let marker = Marker::new(&config);
-            assert_eq!(marker.looks_at_dequeue(3_000_000), at_dequeue);
-            assert_eq!(marker.looks_at_enqueue(3_000_000), !at_dequeue);
+            assert_eq!(marker.dequeue_floor_bytes() == 500_000, at_dequeue);
+            assert_eq!(marker.enqueue_floor_bytes() == 500_000, !at_dequeue);
             let leaves = marker.on_dequeue(3_000_000, &mut rng(), &mut frame(0, 2));
             let arrives = marker.on_enqueue(3_000_000, &mut rng(), &mut frame(0, 2));
             assert_eq!(leaves == Verdict::Marked, at_dequeue);
             assert_eq!(arrives == Verdict::Marked, !at_dequeue);
         }
-        assert!(!Marker::OFF.looks_at_dequeue(u64::MAX - 1));
-        assert!(!Marker::OFF.looks_at_enqueue(u64::MAX - 1));
+        assert_eq!(Marker::OFF.dequeue_floor_bytes(), u64::MAX);
+        assert_eq!(Marker::OFF.enqueue_floor_bytes(), u64::MAX);
     }
 
     #[test]
     fn wred_drops_what_cannot_be_marked_and_nothing_else() {
         let marker = Marker::new(&MarkConfig { wred: true, ..MarkConfig::new(CURVE) });
-        assert!(marker.looks_at_enqueue(500_001) && !marker.looks_at_enqueue(500_000));
+        assert_eq!(marker.enqueue_floor_bytes(), 500_000);
         let verdict = |mut bytes: Vec<u8>| marker.on_enqueue(3_000_000, &mut rng(), &mut bytes);
         assert_eq!(verdict(frame(0, 0)), Verdict::Drop);
         assert_eq!(verdict(vec![0; 60]), Verdict::Drop, "not IP");
@@ -402,7 +400,7 @@ mod tests {
         let at = |bytes| Curve { kmin_bytes: bytes, kmax_bytes: bytes, pmax_ppb: PPB };
         let curves = [at(3_000), at(2_000), at(1_000)];
         let marker = Marker::new(&MarkConfig { curves, wred: true, ..MarkConfig::new(CURVE) });
-        assert!(marker.looks_at_enqueue(1_001) && !marker.looks_at_enqueue(1_000));
+        assert_eq!(marker.enqueue_floor_bytes(), 1_000);
         for (dscp, threshold) in [
             (10, 3_000),
             (12, 2_000),

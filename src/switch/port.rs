@@ -4,9 +4,13 @@ use super::classify::{Class, ETHERNET_BYTES};
 use super::config::{PortConfig, QUEUES, Trust, VlanMode};
 use super::counters::PortCounters;
 use super::mac_table::key_of;
-use super::queue::Queue;
+use super::mark::Marker;
+use super::queue::{Pool, Queue};
+use super::schedule::{Schedule, Turn};
 use crate::ledger::DropReason;
 use crate::line::Line;
+use crate::node::PortId;
+use crate::time::Time;
 
 /// Every queue of a port, as bits.
 const ALL_QUEUES: u32 = (1 << QUEUES) - 1;
@@ -37,6 +41,11 @@ pub(super) struct Port {
     pub(super) plain_bytes_max: u32,
     /// The VLAN of untagged frames at its place in the MAC table's keys.
     pub(super) untagged_key: u64,
+    /// Under which destination stations behind it are learned: itself, or its aggregation.
+    pub(super) station_port: PortId,
+    /// How its queues are served, where that is not strict priority alone.
+    pub(super) schedule: Option<Box<Schedule>>,
+    markers: Box<[Marker; QUEUES]>,
     /// Bit n is set while queue n has frames.
     pub(super) backlog: u32,
     /// Bit n is set while queue n may send.
@@ -45,10 +54,11 @@ pub(super) struct Port {
 }
 
 impl Port {
-    /// A port whose frames have `default_class` unless they say theirs, with its link up. Unless
+    /// A port that is learned as `station_port`, whose frames have `default_class` unless they say theirs, with its link up. Unless
     /// `may_be_plain`, all of them go through every stage.
     pub(super) fn new(
         config: &PortConfig,
+        station_port: PortId,
         default_class: Class,
         overhead_bytes: u32,
         may_be_plain: bool,
@@ -75,7 +85,18 @@ impl Port {
             backlog: 0,
             open: ALL_QUEUES,
             line: Line::new(config.rate, overhead_bytes),
-            queues: config.queue_limit_bytes.map(Queue::new),
+            queues: std::array::from_fn(|queue| {
+                let marker = config.marks[queue].as_ref().map_or(Marker::OFF, Marker::new);
+                Queue::new(config.queue_limit_bytes[queue], &marker)
+            }),
+            station_port,
+            schedule: Schedule::new(&config.schedule).map(Box::new),
+            markers: Box::new(
+                config
+                    .marks
+                    .each_ref()
+                    .map(|config| config.as_ref().map_or(Marker::OFF, Marker::new)),
+            ),
             counters: PortCounters::default(),
         }
     }
@@ -130,6 +151,43 @@ impl Port {
     #[inline]
     pub(super) const fn has_work(&self) -> bool {
         self.queues_to_serve() != 0
+    }
+
+    /// Bytes in all queues.
+    pub(super) fn queue_bytes(&self) -> u64 {
+        self.queues.iter().map(Queue::bytes).sum()
+    }
+
+    /// What a queue does with marks.
+    pub(super) const fn marker(&self, queue: u32) -> &Marker {
+        &self.markers[queue as usize & (QUEUES - 1)]
+    }
+
+    /// Whose turn it is at a port that has a schedule.
+    pub(super) fn whose_turn(&mut self, now: Time, pool: &Pool) -> Turn {
+        let eligible = self.queues_to_serve();
+        let (queues, line) = (&self.queues, &self.line);
+        let Some(schedule) = &mut self.schedule else { return Turn::None };
+        schedule.turn(now, eligible, |queue| {
+            line.wire_bytes(pool.first_len_bytes(&queues[queue as usize & (QUEUES - 1)]))
+        })
+    }
+
+    /// The queue whose turn it was has sent a frame.
+    #[inline(never)]
+    pub(super) fn has_had_its_turn(&mut self, starts: Time, queue: u32, len_bytes: u32) {
+        let wire_bytes = self.line.wire_bytes(len_bytes);
+        let is_empty = self.queue(queue).is_empty();
+        if let Some(schedule) = &mut self.schedule {
+            schedule.sent(starts, queue, wire_bytes, is_empty);
+        }
+    }
+
+    /// All queues have been emptied at once.
+    pub(super) fn forget_turns(&mut self) {
+        if let Some(schedule) = &mut self.schedule {
+            schedule.forget();
+        }
     }
 
     /// A queue of this port.

@@ -67,6 +67,13 @@ impl PortSet {
         Self([a & e, b & f, c & g, d & h])
     }
 
+    /// Takes the ports of another set out.
+    pub(super) const fn subtract(&mut self, other: Self) {
+        let [a, b, c, d] = &mut self.0;
+        let [e, f, g, h] = other.0;
+        (*a, *b, *c, *d) = (*a & !e, *b & !f, *c & !g, *d & !h);
+    }
+
     /// Takes the lowest port out.
     pub(super) const fn pop(&mut self) -> Option<PortId> {
         if self.is_empty() { None } else { Some(self.pop_lowest()) }

@@ -3,6 +3,7 @@
 //! The pool has as many places as the memory has cells, reserved once, so that a frame that is
 //! admitted always finds one and none is allocated while frames move.
 
+use super::mark::Marker;
 use super::memory::{Account, GroupId};
 use crate::frame::ParkedFrame;
 use crate::node::PortId;
@@ -64,12 +65,36 @@ pub(super) struct Queue {
     bytes: u64,
     limit_bytes: u64,
     /// The most bytes that it has held under this limit: so many fit without a look at the limit.
+    /// No more than `arrivals_floor_bytes`, so that beyond it every frame is looked at.
     held_bytes_max: u64,
+    /// While it is longer than this, frames that arrive or that leave are looked at for marks.
+    arrivals_floor_bytes: u64,
+    departures_floor_bytes: u64,
 }
 
 impl Queue {
-    pub(super) const fn new(limit_bytes: u64) -> Self {
-        Self { head: NONE, tail: NONE, bytes: 0, limit_bytes, held_bytes_max: 0 }
+    pub(super) const fn new(limit_bytes: u64, marker: &Marker) -> Self {
+        Self {
+            head: NONE,
+            tail: NONE,
+            bytes: 0,
+            limit_bytes,
+            held_bytes_max: 0,
+            arrivals_floor_bytes: marker.enqueue_floor_bytes(),
+            departures_floor_bytes: marker.dequeue_floor_bytes(),
+        }
+    }
+
+    /// Whether a frame that arrives now may be marked or dropped for the queue's length.
+    #[inline]
+    pub(super) const fn looks_at_arrivals(&self) -> bool {
+        self.bytes > self.arrivals_floor_bytes
+    }
+
+    /// Whether a frame that leaves `left_bytes` behind may be marked.
+    #[inline]
+    pub(super) const fn looks_at_departures(&self, left_bytes: u64) -> bool {
+        left_bytes > self.departures_floor_bytes
     }
 
     /// Gives the queue another limit. What it holds beyond it stays queued; nothing is let in until
@@ -82,6 +107,8 @@ impl Queue {
     /// Notes that the queue is going to have `bytes`, which its limit allows.
     #[inline]
     pub(super) const fn note_held(&mut self, bytes: u64) {
+        let bytes =
+            if bytes < self.arrivals_floor_bytes { bytes } else { self.arrivals_floor_bytes };
         if bytes > self.held_bytes_max {
             self.held_bytes_max = bytes;
         }
@@ -128,6 +155,11 @@ impl Pool {
         let next = |at: &u32| self.entries.get(*at as usize).map(|entry| entry.next);
         let free = std::iter::successors(Some(self.free), next).count() - 1;
         self.entries.len() - free
+    }
+
+    /// The length of the frame at the head of a queue; 0 when there is none.
+    pub(super) fn first_len_bytes(&self, queue: &Queue) -> u32 {
+        self.entries.get(queue.head as usize).map_or(0, |entry| entry.frame.len_bytes())
     }
 
     /// An entry for a frame, which the caller has found admissible.
@@ -223,7 +255,7 @@ mod tests {
     fn queues_share_the_pool_and_keep_their_order() {
         let mut store = SlabStore::new(64);
         let mut pool = Pool::new(8);
-        let mut queues = [Queue::new(1_000), Queue::new(1_000)];
+        let mut queues = [Queue::new(1_000, &Marker::OFF), Queue::new(1_000, &Marker::OFF)];
         let meta = Meta { enqueued_at: Time::ZERO, cells: 1, origin: Origin::new(PortId(0), 0) };
         let mut sent = [0_u32; 2];
         let mut got = [0_u32; 2];

@@ -10,7 +10,7 @@ const EVERY_KEY: &str = include_str!("../../../netns-testbed/every-key.toml");
 
 /// Each kind of table: the header that opens one, and where such tables are in a file (`*` stands for
 /// every member of a table or element of an array).
-const TABLES: [(&str, &str); 29] = [
+const TABLES: [(&str, &str); 37] = [
     ("", ""),
     ("[defaults]", "defaults"),
     ("[defaults.link]", "defaults.link"),
@@ -29,6 +29,14 @@ const TABLES: [(&str, &str); 29] = [
     ("[switch.x.vxlan]", "switch.*.vxlan"),
     ("[[switch.x.vxlan.vni]]", "switch.*.vxlan.vni.*"),
     ("[[switch.x.vxlan.remote]]", "switch.*.vxlan.remote.*"),
+    ("[switch.x.ecn]", "switch.*.ecn"),
+    ("[switch.x.ecn.yellow]", "switch.*.ecn.yellow"),
+    ("[switch.x.ecn.red]", "switch.*.ecn.red"),
+    ("[switch.x.ecn.queue.y]", "switch.*.ecn.queue.*"),
+    ("[switch.x.schedule]", "switch.*.schedule"),
+    ("[switch.x.lag.y]", "switch.*.lag.*"),
+    ("[switch.x.balance]", "switch.*.lag.*.balance"),
+    ("[[switch.x.balance.paths]]", "switch.*.lag.*.balance.paths.*"),
     ("[switch.x.port.y]", "switch.*.port.*"),
     ("[switch.x.port.y.vlan]", "switch.*.port.*.vlan"),
     ("[host.x]", "host.*"),
@@ -96,6 +104,10 @@ fn the_example_uses_every_key_and_holds() {
         ("defaults.switch", "vxlan"),
         ("defaults.switch", "class"),
         ("defaults.switch", "queue"),
+        ("defaults.switch", "ecn"),
+        ("defaults.switch", "schedule"),
+        ("defaults.switch", "balance"),
+        ("defaults.switch", "lag"),
     ];
     for (header, at) in TABLES {
         let path: Vec<&str> = at.split('.').filter(|step| !step.is_empty()).collect();

@@ -8,6 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Deserialize;
 
+use super::balance::{BalanceTable, LagTable};
+use super::queues::{EcnTable, ScheduleTable};
 use super::router::{NeighbourTable, RouteTable, Srv6Table, VxlanTable};
 use super::shares::{HeadroomSize, ResponseTime};
 use super::value::{ByteCount, OneOrMany, Ppb, Q, S};
@@ -132,6 +134,11 @@ pub(super) struct SwitchTable {
     pub(super) class: BTreeMap<S<String>, ClassTable>,
     #[serde(default)]
     pub(super) queue: BTreeMap<S<String>, QueueTable>,
+    pub(super) ecn: Option<S<EcnTable>>,
+    pub(super) schedule: Option<S<ScheduleTable>>,
+    pub(super) balance: Option<S<BalanceTable>>,
+    #[serde(default)]
+    pub(super) lag: BTreeMap<S<String>, LagTable>,
     #[serde(default)]
     pub(super) port: BTreeMap<S<String>, PortTable>,
 }
@@ -153,6 +160,8 @@ pub(super) struct PortTable {
     pub(super) class: BTreeMap<S<String>, ClassTable>,
     #[serde(default)]
     pub(super) queue: BTreeMap<S<String>, QueueTable>,
+    pub(super) ecn: Option<S<EcnTable>>,
+    pub(super) schedule: Option<S<ScheduleTable>>,
 }
 
 /// `[switch.NAME.class.N]`: a priority at ingress ports.

@@ -5,14 +5,17 @@
 //! same addresses, ports and numbers.
 
 mod announce;
+mod balance;
 mod error;
 mod externals;
 mod file;
+mod groups;
 mod hosts;
 mod io_workers;
 mod options;
 mod order;
 mod paths;
+mod queues;
 mod resolve;
 mod router;
 mod shares;
@@ -413,11 +416,18 @@ impl Topology {
     /// True when a stream's frames arrive in the order in which they were sent: nothing on their way
     /// holds one back or takes another path for it, and none is trimmed, which lets it go ahead.
     pub fn promises_order(&self) -> bool {
-        let reorders =
-            |action: &FaultAction| matches!(action, FaultAction::Reorder(share) if share.0 > 0);
+        let mut groups = self.switches.iter().flat_map(|switch| &switch.config.groups).peekable();
+        // A member that goes or comes back takes its flows along, past frames on their way.
+        let moves = groups.peek().is_some();
+        let reorders = |action: &FaultAction| match action {
+            FaultAction::Reorder(share) => share.0 > 0,
+            FaultAction::Down | FaultAction::Up => moves,
+            _ => false,
+        };
         self.links.iter().all(|link| link.impairment.reorder.0 == 0)
             && self.switches.iter().all(|switch| switch.config.trim.is_none())
             && !self.faults.iter().any(|fault| reorders(&fault.action))
+            && !groups.any(|group| group.group.method.reorders())
     }
 
     /// True when tailwater runs the node.

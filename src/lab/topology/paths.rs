@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::groups::{Multipaths, Sharing, aggregation_of};
 use super::{Attachment, Forwarding, HostNode, Link, NodeId, SwitchNode};
 use crate::node::PortId;
 use crate::switch::{StaticMac, VlanMode};
@@ -12,6 +13,8 @@ struct Hop {
     port: PortId,
     link: usize,
     to: usize,
+    /// The other end's port there.
+    to_port: PortId,
 }
 
 /// Each switch's ports toward other switches, by port.
@@ -21,8 +24,11 @@ fn neighbours(switches: &[SwitchNode], links: &[Link]) -> Vec<Vec<Hop>> {
         ports
             .filter_map(|(port, attachment)| {
                 let Attachment::Link(link, end) = *attachment else { return None };
-                match links[link].ends[1 - end].node {
-                    NodeId::Switch(to) => Some(Hop { port: PortId(port), link, to }),
+                let far = &links[link].ends[1 - end];
+                match far.node {
+                    NodeId::Switch(to) => {
+                        Some(Hop { port: PortId(port), link, to, to_port: far.port })
+                    }
                     NodeId::Host(_) => None,
                 }
             })
@@ -33,7 +39,7 @@ fn neighbours(switches: &[SwitchNode], links: &[Link]) -> Vec<Vec<Hop>> {
 
 /// Leaves `flood` set on ports toward hosts and externals and on a spanning tree of the switches,
 /// grown breadth first from the first name of each connected part, without branches that lead
-/// nowhere. True when there was a cycle.
+/// nowhere. The links of an aggregation are one. True when there was a cycle.
 pub(super) fn spanning_tree(switches: &mut [SwitchNode], links: &[Link]) -> bool {
     let hops = neighbours(switches, links);
     let mut in_tree = vec![false; links.len()];
@@ -48,6 +54,9 @@ pub(super) fn spanning_tree(switches: &mut [SwitchNode], links: &[Link]) -> bool
             for hop in &hops[switch] {
                 if !std::mem::replace(&mut seen[hop.to], true) {
                     in_tree[hop.link] = true;
+                    for other in aggregated_with(&switches[switch], &hops[switch], hop) {
+                        in_tree[other.link] = true;
+                    }
                     queue.push_back(hop.to);
                 }
             }
@@ -66,6 +75,16 @@ pub(super) fn spanning_tree(switches: &mut [SwitchNode], links: &[Link]) -> bool
     cyclic
 }
 
+/// The hops by the ports that are aggregated with that of a hop.
+fn aggregated_with<'a>(
+    switch: &'a SwitchNode,
+    hops: &'a [Hop],
+    hop: &Hop,
+) -> impl Iterator<Item = &'a Hop> {
+    let group = aggregation_of(switch, hop.port);
+    hops.iter().filter(move |other| group.is_some() && aggregation_of(switch, other.port) == group)
+}
+
 /// Takes branches that lead to no host and no external out of the tree: a flooded frame would only
 /// come to its end there.
 fn prune(switches: &[SwitchNode], hops: &[Vec<Hop>], in_tree: &mut [bool]) {
@@ -77,20 +96,28 @@ fn prune(switches: &[SwitchNode], hops: &[Vec<Hop>], in_tree: &mut [bool]) {
     loop {
         let dead_end = hops.iter().zip(&bare).find_map(|(hops, bare)| {
             let mut branches = hops.iter().filter(|hop| in_tree[hop.link]);
-            match (bare, branches.next(), branches.next()) {
-                (true, Some(only), None) => Some(only.link),
-                _ => None,
-            }
+            // Several branches to one neighbour are an aggregation.
+            let only = branches.next().filter(|_| *bare)?;
+            branches.all(|branch| branch.to == only.to).then_some((hops, only.to))
         });
-        let Some(link) = dead_end else { break };
-        in_tree[link] = false;
+        let Some((hops, to)) = dead_end else { break };
+        for hop in hops.iter().filter(|hop| hop.to == to) {
+            in_tree[hop.link] = false;
+        }
     }
 }
 
 /// Gives switches with static forwarding an entry per host and VLAN, out of the port on a shortest
-/// path; among equal ones destination `n` takes the `n`-th, so that they are used evenly.
-pub(super) fn static_entries(switches: &mut [SwitchNode], hosts: &[HostNode], links: &[Link]) {
+/// path; among equal ones destination `n` takes the `n`-th, so that they are used evenly, or all of
+/// them in a group, where the switch is to balance.
+pub(super) fn static_entries(
+    switches: &mut [SwitchNode],
+    hosts: &[HostNode],
+    links: &[Link],
+    sharing: &[Sharing],
+) {
     let hops = neighbours(switches, links);
+    let mut multipaths: Vec<Multipaths> = switches.iter().map(|_| Multipaths::default()).collect();
     for (number, host) in hosts.iter().enumerate() {
         let Attachment::Link(link, end) = host.attachment else { continue };
         let far = &links[link].ends[1 - end];
@@ -105,9 +132,13 @@ pub(super) fn static_entries(switches: &mut [SwitchNode], hosts: &[HostNode], li
                 Some(far.port)
             } else {
                 let next = |hop: &&Hop| distance[hop.to].checked_add(1) == Some(distance[index]);
-                let equal: Vec<&Hop> = hops[index].iter().filter(next).collect();
-                // Hosts of one edge have consecutive numbers, so they spread over its next hops.
-                equal.get(number % equal.len().max(1)).map(|hop| hop.port)
+                let mut equal: Vec<&Hop> = hops[index].iter().filter(next).collect();
+                // By the addresses of the peers' ports, which go by switch and port.
+                if sharing[index].balances() {
+                    equal.sort_by_key(|hop| (hop.to, hop.to_port));
+                }
+                let equal: Vec<PortId> = equal.iter().map(|hop| hop.port).collect();
+                multipaths[index].destination(switch, &sharing[index], &equal, number)
             };
             let Some(port) = port else { continue };
             let mac = host.config.mac;

@@ -100,9 +100,12 @@ impl<'a> Resolver<'a> {
         let mut hosts = self.hosts(&uses);
         self.routers(&mut switches, &hosts, &links);
         self.gateways(&switches, &hosts);
+        let sharing = self.sharing(&switches);
+        self.aggregate(&mut switches, &links, &sharing);
         let cyclic = paths::spanning_tree(&mut switches, &links);
         self.forwarding_is_uniform(&switches, cyclic);
-        paths::static_entries(&mut switches, &hosts, &links);
+        paths::static_entries(&mut switches, &hosts, &links, &sharing);
+        self.check_paths(&switches, &sharing);
         let ours = externals.is_empty() && hosts.iter().all(|h| h.kind == HostKind::Agent);
         let run = self.run(ours, &links, &switches, &hosts);
         let lab = self.lab_options();

@@ -153,7 +153,9 @@ impl<'a> Resolver<'a> {
                 let port = config.ports.get(index).map(|port| port.name.as_str());
                 table.port.iter().find(|(key, _)| port == Some(key.get_ref())).map(|(_, own)| own)
             }
-            SwitchConfigPlace::Switch | SwitchConfigPlace::StaticMac(_) => None,
+            SwitchConfigPlace::Switch
+            | SwitchConfigPlace::StaticMac(_)
+            | SwitchConfigPlace::PortGroup(_) => None,
             SwitchConfigPlace::Router(_) | SwitchConfigPlace::Vtep(_) => {
                 return router::span_of(table, config, error);
             }
@@ -237,6 +239,10 @@ impl<'a> Resolver<'a> {
         let limit = own.queue_limit.as_ref().or(switch.queue_limit.as_ref());
         let limit = limit.or(defaults.queue_limit.as_ref());
         self.rate_above_zero(own.rate.as_ref());
+        let rate = value(own.rate.as_ref()).unwrap_or(rate);
+        let ecn = own.ecn.as_ref().or(switch.ecn.as_ref()).or(defaults.ecn.as_ref());
+        let schedule = own.schedule.as_ref().or(switch.schedule.as_ref());
+        let schedule = schedule.or(defaults.schedule.as_ref());
         let mtu = own.mtu.as_ref().or(switch.mtu.as_ref()).or(defaults.mtu.as_ref());
         PortConfig {
             mtu_bytes: self.mtu(mtu),
@@ -248,7 +254,9 @@ impl<'a> Resolver<'a> {
             },
             default_priority: plain(priority).unwrap_or(0),
             queue_limit_bytes: self.queue_limit(limit),
-            ..PortConfig::new(name, mac, value(own.rate.as_ref()).unwrap_or(rate))
+            marks: self.marks(ecn),
+            schedule: self.schedule(schedule, rate),
+            ..PortConfig::new(name, mac, rate)
         }
     }
 

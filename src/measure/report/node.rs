@@ -127,6 +127,19 @@ pub struct SwitchReport {
     pub headroom_bytes_max: u64,
     /// Ports by name.
     pub ports: BTreeMap<String, PortReport>,
+    /// Groups of ports by name: aggregations, and equal paths.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub groups: BTreeMap<String, GroupReport>,
+}
+
+/// Several ports that were used as one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GroupReport {
+    /// Bytes that were given to each port.
+    pub bytes: BTreeMap<String, u64>,
+    /// The most that a port got over its share, in thousandths: 1,000 is even.
+    pub imbalance_permille: u64,
 }
 
 /// One agent host.

@@ -1,6 +1,6 @@
 //! A switch's state as its part of a report.
 
-use super::node::{BooksReport, DropsReport, PortReport, SwitchReport};
+use super::node::{BooksReport, DropsReport, GroupReport, PortReport, SwitchReport};
 use crate::frame::SlabStore;
 use crate::node::{Node, PortId};
 use crate::switch::Switch;
@@ -19,6 +19,7 @@ impl From<&Switch> for SwitchReport {
                 rx_bytes: counters.rx_bytes,
                 tx_frames: counters.tx_frames,
                 tx_bytes: counters.tx_bytes,
+                ecn_marked: counters.ecn_marked,
                 drops: DropsReport::from(&counters.drops),
                 queue_bytes_max: counters.queue_bytes_max,
                 trimmed: counters.trim_tx + counters.trim_drop,
@@ -31,12 +32,26 @@ impl From<&Switch> for SwitchReport {
             };
             (config.name.clone(), report)
         });
+        let groups = switch.config().groups.iter().enumerate().filter_map(|(index, config)| {
+            let group = switch.group(index)?;
+            let members = group.members();
+            let bytes = members.ids().map(|member| {
+                let port = &switch.config().ports[members.port(member).index()];
+                (port.name.clone(), members.bytes(member))
+            });
+            let report = GroupReport {
+                bytes: bytes.collect(),
+                imbalance_permille: group.imbalance().max_over_mean_permille(),
+            };
+            Some((config.name.clone(), report))
+        });
         Self {
             books: BooksReport::from(&ledger),
             buffer_bytes_max: switch.buffer_bytes_max(),
             shared_bytes: switch.memory().shared_bytes(),
             headroom_bytes_max: switch.memory().headroom_bytes_max(),
             ports: ports.collect(),
+            groups: groups.collect(),
         }
     }
 }

@@ -205,6 +205,12 @@ impl Method {
         )
     }
 
+    /// Whether frames of one flow may take turns with each other although no member fails.
+    pub const fn reorders(&self) -> bool {
+        self.is_per_packet()
+            || matches!(self, Self::LetFlow { .. } | Self::Dlb { mode: DlbMode::Eligible, .. })
+    }
+
     /// What it hashes by, if it does.
     pub const fn hash(&self) -> Option<&HashConfig> {
         match self {

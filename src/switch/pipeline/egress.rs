@@ -12,6 +12,7 @@ use crate::switch::queue::{Meta, Origin, Pool};
 use crate::switch::ready::Ready;
 use crate::switch::trim::TrimConfig;
 use crate::switch::vlan::TagChange;
+use crate::time::Time;
 
 /// What all ports share on the egress side.
 #[derive(Debug)]
@@ -98,6 +99,19 @@ impl Egress {
         port.backlog = backlog | 1_u32.wrapping_shl(queue);
         if !had_work && port.has_work() {
             self.ready.arm(meta.enqueued_at, egress, port.line.busy_until());
+        } else if port.schedule.is_some() {
+            self.look_again(meta.enqueued_at, port, egress);
+        }
+    }
+
+    /// A port that waits because its queues with frames are at their limits may have one now that
+    /// is not.
+    #[cold]
+    #[inline(never)]
+    fn look_again(&mut self, now: Time, port: &Port, egress: PortId) {
+        if port.has_work() {
+            self.ready.stop(egress);
+            self.ready.arm(now, egress, port.line.busy_until());
         }
     }
 
@@ -167,6 +181,14 @@ impl Switch {
             Err(reason) => return self.turn_away(store, arrival, egress, reason, frame),
         };
         let queue = u32::from(arrival.class.queue());
+        let mut frame = frame;
+        if port.queue(queue).looks_at_arrivals()
+            && !self.survives_arrival(store, egress, queue, &mut frame)
+        {
+            self.egress.withdraw(egress, queue, meta);
+            return self.discard(store, egress, DropReason::Wred, frame);
+        }
+        let port = port_mut(&mut self.ports, egress);
         if tag != TagChange::Keep {
             return self.retag(store, egress, queue, tag, meta, frame);
         }

@@ -26,7 +26,8 @@ impl Switch {
         }
         let floods = self.ports[ingress.index()].flood;
         if floods {
-            self.learn(arrival.now, arrival.vlan_key ^ arrival.addresses.source, ingress);
+            let station_port = self.ports[ingress.index()].station_port;
+            self.learn(arrival.now, arrival.vlan_key ^ arrival.addresses.source, station_port);
         }
         // A port outside the spanning tree is no source of floods either.
         let mut targets = PortSet::default();
@@ -34,6 +35,8 @@ impl Switch {
         if floods {
             targets = self.vlans.get(arrival.vlan).flood.and(self.up);
             targets.remove(ingress.index());
+            let (head, len_bytes) = (store.head(&frame), frame.len_bytes());
+            self.flood_aggregations_once(&arrival, head, len_bytes, &mut targets);
             remotes = self.remotes_of(arrival.vlan).len();
         }
         self.flood_to(store, &arrival, targets, remotes, frame);
@@ -96,7 +99,15 @@ impl Switch {
             self.egress.withdraw(egress, queue, meta);
             return Err(DropReason::NoFrameForCopy);
         };
-        let copy = ParkedFrame::new(copy);
+        let mut copy = ParkedFrame::new(copy);
+        if port.queue(queue).looks_at_arrivals()
+            && !self.survives_arrival(store, egress, queue, &mut copy)
+        {
+            self.egress.withdraw(egress, queue, meta);
+            store.release(copy.into_frame());
+            return Err(DropReason::Wred);
+        }
+        let port = port_mut(&mut self.ports, egress);
         if tag == TagChange::Keep {
             let bytes = port.queue(queue).bytes_with(len_bytes);
             self.egress.enqueue(port, egress, queue, bytes, copy, meta);

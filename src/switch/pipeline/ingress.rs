@@ -5,7 +5,6 @@ use crate::frame::{FrameStore, ParkedFrame};
 use crate::ledger::DropReason;
 use crate::node::PortId;
 use crate::switch::classify::{self, Addresses, Class, Tags};
-use crate::switch::vlan::TagChange;
 use crate::time::Time;
 
 /// What the ingress stages found out about a frame.
@@ -77,30 +76,36 @@ impl Switch {
             Ok(arrival) => arrival,
             Err(reason) => return self.refuse(store, ingress, reason, frame),
         };
-        let Some(egress) = self.look_up(&arrival) else {
+        let Some(destination) = self.look_up(&arrival) else {
             port_mut(&mut self.ports, ingress).counters.received(len_bytes);
             return self.flood(store, arrival, frame);
         };
-        let is_here = egress.index() < self.ports.len();
-        let tag = if is_here { self.tag_change(&arrival, egress) } else { Ok(TagChange::Keep) };
         let port = port_mut(&mut self.ports, ingress);
         port.counters.received(len_bytes);
+        let station_port = port.station_port;
         if port.flood {
             let source = arrival.vlan_key ^ arrival.addresses.source;
-            if !self.macs.refresh(now, source, ingress) {
-                self.learn(now, source, ingress);
+            if !self.macs.refresh(now, source, station_port) {
+                self.learn(now, source, station_port);
             }
         }
-        if !is_here {
+        if destination == station_port {
+            return self.discard(store, ingress, DropReason::SamePort, frame);
+        }
+        let Some((egress, frame)) = self.leave_by(store, &arrival, destination, frame) else {
+            return;
+        };
+        if egress.index() >= self.ports.len() {
             return self.go_beyond(store, &arrival, egress, frame);
         }
         if egress.index() == ingress.index() {
             return self.discard(store, ingress, DropReason::SamePort, frame);
         }
+        let tag = self.tag_change(&arrival, egress);
         self.forward(store, &arrival, egress, tag, frame);
     }
 
-    /// The port of the destination; None floods.
+    /// The destination, a port or a group; None floods.
     #[inline(always)]
     pub(super) fn look_up(&self, arrival: &Arrival) -> Option<PortId> {
         if arrival.addresses.is_to_group() {

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | [`ingress`] | length, addresses and tags; group source; VLAN; class; destination; learning |
 //! | [`flood`] | group and unknown destinations: copies for all ports but one |
+//! | [`groups`] | a group as destination: which of its ports |
 //! | [`layer3`] | frames for the router: routing, SRv6, outer headers, ICMP errors |
 //! | [`tunnel`] | frames to and from stations behind VXLAN endpoints |
 //! | [`egress`] | VLAN of the egress port; link and MTU; admission by queue and memory; tag; queue |
+//! | [`mark`] | what a long queue does to frames: early drops and marks on arrival, marks on leaving |
 //! | [`transmit`] | which queue is served; out of the queue; the wire |
 //! | [`plain`] | the first three in one go, for the frame that nothing stops |
 //! | [`node`] | what drivers call; links, ledger |
@@ -42,8 +44,10 @@
 
 mod egress;
 mod flood;
+mod groups;
 mod ingress;
 mod layer3;
+mod mark;
 mod node;
 mod plain;
 mod setting;
@@ -53,6 +57,7 @@ mod tunnel;
 pub use setting::SwitchSetting;
 
 use self::egress::Egress;
+use self::groups::Groups;
 use self::layer3::Layer3;
 use super::check::SwitchConfigError;
 use super::classify::Classifier;
@@ -66,6 +71,7 @@ use super::vlan::Vlans;
 use crate::frame::{FrameStore, ParkedFrame};
 use crate::ledger::DropReason;
 use crate::node::PortId;
+use crate::rng::Rng;
 use crate::time::Duration;
 
 /// A switch.
@@ -78,6 +84,8 @@ pub struct Switch {
     classifier: Classifier,
     egress: Egress,
     layer3: Option<Box<Layer3>>,
+    groups: Groups,
+    rng: Rng,
     /// Ports whose link is up.
     up: PortSet,
     replicated: u64,
@@ -103,19 +111,25 @@ impl Switch {
             up.insert(port);
         }
         let classifier = Classifier::new(&config);
+        let mut rng = Rng::for_node(config.seed, &config.name);
+        let groups = Groups::new(&config, &mut rng)
+            .map_err(|error| SwitchConfigError::no_such(&config, error.field, error.message))?;
         let egress = Egress::new(&config);
         let may_be_plain = !egress.memory.is_shared();
-        let port = |port: &PortConfig| {
+        let port = |(id, port): (u16, &PortConfig)| {
             let class = classifier.class(port.default_priority);
-            Port::new(port, class, config.overhead_bytes, may_be_plain)
+            let station_port = groups.station_port(PortId(id));
+            Port::new(port, station_port, class, config.overhead_bytes, may_be_plain)
         };
         let vlans = Vlans::new(&config);
         let layer3 = Layer3::new(&config, &vlans, &mut macs)?;
         Ok(Self {
-            ports: config.ports.iter().map(port).collect(),
+            ports: (0..).zip(&config.ports).map(port).collect(),
             vlans,
             macs,
             egress,
+            groups,
+            rng,
             layer3,
             classifier,
             up,

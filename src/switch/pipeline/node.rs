@@ -24,20 +24,24 @@ impl<S: FrameStore> Node<S> for Switch {
     }
 
     #[inline]
-    fn poll_transmit(&mut self, now: Time, _store: &mut S, port: PortId) -> Option<Transmission> {
+    fn poll_transmit(&mut self, now: Time, store: &mut S, port: PortId) -> Option<Transmission> {
         self.egress.ready.advance(now);
         if !self.egress.ready.is_ready(port) {
             return None;
         }
         self.egress.ready.disarm(port);
-        Some(self.transmit(now, port))
+        self.transmit(now, store, port)
     }
 
     #[inline(always)]
-    fn poll_next(&mut self, now: Time, _store: &mut S) -> Option<(PortId, Transmission)> {
+    fn poll_next(&mut self, now: Time, store: &mut S) -> Option<(PortId, Transmission)> {
         self.egress.ready.advance(now);
-        let port = self.egress.ready.pop()?;
-        Some((port, self.transmit(now, port)))
+        loop {
+            let port = self.egress.ready.pop()?;
+            if let Some(sent) = self.transmit(now, store, port) {
+                return Some((port, sent));
+            }
+        }
     }
 
     #[inline]
@@ -51,6 +55,8 @@ impl<S: FrameStore> Node<S> for Switch {
             return;
         }
         state.set_up(up);
+        let station_port = state.station_port;
+        self.groups.set_up(port, up);
         if let Some(layer3) = &mut self.layer3 {
             layer3.set_up(port, up);
         }
@@ -63,8 +69,12 @@ impl<S: FrameStore> Node<S> for Switch {
                 state.counters.dropped(DropReason::LinkDown);
                 store.release(frame.into_frame());
             }
+            state.forget_turns();
             // Its stations may come back by another way; until they do, frames for them are flooded.
-            self.macs.flush(Some(port));
+            // Those of an aggregation are still there while another of its links is up.
+            if self.groups.is_down(station_port) {
+                self.macs.flush(Some(station_port));
+            }
         }
         self.restart(now, port);
     }

@@ -6,7 +6,9 @@ use super::{Switch, port_mut};
 use crate::frame::{FrameStore, ParkedFrame};
 use crate::ledger::DropReason;
 use crate::node::PortId;
+use crate::switch::balance::Packet;
 use crate::switch::classify::{self, Addresses, Tags};
+use crate::switch::config::group_of;
 use crate::switch::mac_table;
 use crate::switch::queue::{Meta, Origin};
 use crate::time::Time;
@@ -36,14 +38,25 @@ impl Switch {
             Some(value) => value,
             None => self.macs.value_elsewhere(destination),
         };
-        let Some(egress) = mac_table::port_unless_expired(value, now) else {
+        let Some(destination) = mac_table::port_unless_expired(value, now) else {
             return self.handle(now, store, ingress, frame);
         };
         let queue = from.default_queue;
         from.counters.received(len_bytes);
         let source = vlan_key ^ addresses.source;
-        if !self.macs.refresh(now, source, ingress) {
-            self.learn(now, source, ingress);
+        let station_port = from.station_port;
+        if !self.macs.refresh(now, source, station_port) {
+            self.learn(now, source, station_port);
+        }
+        let mut egress = destination;
+        if group_of(destination).is_some() {
+            let packet = Packet { head: store.head(&frame), tag_bytes: 0, len_bytes, ingress };
+            egress = match self.member_for(now, destination, &packet) {
+                // Back by the aggregation that it came by, if it comes to that.
+                Ok(_) if destination == station_port => ingress,
+                Ok(port) => port,
+                Err(port) => return self.discard(store, port, DropReason::LinkDown, frame),
+            };
         }
         let Some(to) = self.ports.get_mut(egress.index()) else {
             return self.handle_beyond(now, store, ingress, egress, addresses, frame);
@@ -58,19 +71,20 @@ impl Switch {
             || !to.queue(queue).has_held(bytes)
             || !self.egress.memory.take_again(cells)
         {
-            return self.handle_known(now, store, ingress, frame);
+            return self.handle_known(now, store, ingress, egress, frame);
         }
         let meta = Meta { enqueued_at: now, cells, origin: Origin::UNKNOWN };
         self.egress.enqueue(to, egress, queue, bytes, frame, meta);
     }
 
-    /// The long way of a frame that has been counted and learned from.
+    /// The long way of a frame that has been counted and learned from, and leaves by `egress`.
     #[inline(never)]
     fn handle_known<S: FrameStore>(
         &mut self,
         now: Time,
         store: &mut S,
         ingress: PortId,
+        egress: PortId,
         frame: ParkedFrame,
     ) {
         let head = store.head(&frame);
@@ -78,13 +92,11 @@ impl Switch {
             Ok(arrival) => arrival,
             Err(reason) => return self.discard(store, ingress, reason, frame),
         };
-        match self.look_up(&arrival) {
-            Some(egress) if egress != ingress => {
-                let tag = self.tag_change(&arrival, egress);
-                self.forward(store, &arrival, egress, tag, frame);
-            }
-            _ => self.discard(store, ingress, DropReason::SamePort, frame),
+        if egress.index() == ingress.index() {
+            return self.discard(store, ingress, DropReason::SamePort, frame);
         }
+        let tag = self.tag_change(&arrival, egress);
+        self.forward(store, &arrival, egress, tag, frame);
     }
 
     /// The rest for a frame that has been counted and learned from, to a station behind no port.

@@ -1,25 +1,61 @@
 //! From a port's queues onto its wire.
 
 use super::{Switch, port_mut};
+use crate::frame::FrameStore;
 use crate::node::{PortId, Transmission};
-use crate::switch::schedule;
+use crate::switch::schedule::{self, Turn};
 use crate::time::Time;
 
 impl Switch {
-    /// The next frame of a port that was ready and has been taken out of those that are.
+    /// The next frame of a port that was ready and has been taken out of those that are. None when
+    /// all its queues with frames are at their limits; it is ready again when one is not.
     // Inlined, the transmission stays in registers: written to memory in halves and read back whole
     // it stalls the loads.
     #[inline(always)]
-    pub(super) fn transmit(&mut self, now: Time, port: PortId) -> Transmission {
+    pub(super) fn transmit<S: FrameStore>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+        port: PortId,
+    ) -> Option<Transmission> {
         let state = port_mut(&mut self.ports, port);
-        let queue = schedule::strict(state.queues_to_serve());
-        let (frame, meta) = self.egress.dequeue(state, port, queue);
+        let is_scheduled = state.schedule.is_some();
+        let (queue, allowed_at) = if is_scheduled {
+            self.whose_turn(now, port)?
+        } else {
+            (schedule::strict(state.queues_to_serve()), Time::ZERO)
+        };
+        let state = port_mut(&mut self.ports, port);
+        let (mut frame, meta) = self.egress.dequeue(state, port, queue);
+        let left_bytes = state.queue(queue).bytes();
+        if state.queue(queue).looks_at_departures(left_bytes) {
+            frame = self.mark_departure(store, port, queue, left_bytes, frame);
+        }
+        let state = port_mut(&mut self.ports, port);
         state.counters.transmitted(frame.len_bytes());
-        let (starts, ends) = state.line.occupy(now, meta.enqueued_at, frame.len_bytes());
+        let ready_at = meta.enqueued_at.max(allowed_at);
+        let (starts, ends) = state.line.occupy(now, ready_at, frame.len_bytes());
+        if is_scheduled {
+            state.has_had_its_turn(starts, queue, frame.len_bytes());
+        }
         if state.has_work() {
             self.egress.ready.arm(now, port, ends);
         }
-        Transmission { frame: frame.into_frame(), starts, ends }
+        Some(Transmission { frame: frame.into_frame(), starts, ends })
+    }
+
+    /// The queue that a port with a schedule serves, and since when its limits allow it.
+    #[inline(never)]
+    fn whose_turn(&mut self, now: Time, port: PortId) -> Option<(u32, Time)> {
+        let state = port_mut(&mut self.ports, port);
+        match state.whose_turn(now, &self.egress.pool) {
+            Turn::Queue { queue, allowed_at } => Some((queue, allowed_at)),
+            Turn::Wait(at) => {
+                self.egress.ready.arm(now, port, at);
+                None
+            }
+            Turn::None => None,
+        }
     }
 
     /// Lets a port go on, or stops it, after some of its queues may send that might not, or may not

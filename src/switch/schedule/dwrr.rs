@@ -54,6 +54,12 @@ impl Dwrr {
         }
     }
 
+    /// All queues are empty.
+    pub(super) const fn forget(&mut self) {
+        self.deficit_bytes = [0; QUEUES];
+        self.is_granted = false;
+    }
+
     /// The turn goes to the next eligible queue.
     const fn pass_on(&mut self, eligible: u32) {
         // Queues behind the current one, then from the first.

@@ -117,7 +117,12 @@ pub const fn strict(eligible: u32) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// The head of this queue is to be sent.
-    Queue(u32),
+    Queue {
+        /// The queue.
+        queue: u32,
+        /// Since when its limit and the port's allow it.
+        allowed_at: Time,
+    },
     /// Queues have frames, and the first of them has credit at this instant.
     Wait(Time),
     /// No queue has a frame that may be sent.
@@ -184,7 +189,11 @@ impl Schedule {
         }
         let strict = (may_send & self.strict).checked_ilog2();
         match strict.or_else(|| self.dwrr.turn(may_send & !self.strict, &head_wire_bytes)) {
-            Some(queue) => Turn::Queue(queue),
+            Some(queue) => {
+                let is_shaped = self.shaped & 1 << queue != 0;
+                let queue_at = if is_shaped { self.shaper(queue).allowed_at() } else { port_at };
+                Turn::Queue { queue, allowed_at: queue_at.max(port_at) }
+            }
             None => Turn::Wait(first_at),
         }
     }
@@ -201,6 +210,11 @@ impl Schedule {
         if let Some(shaper) = &mut self.port_shaper {
             shaper.take(starts, wire_bytes);
         }
+    }
+
+    /// The queues have been emptied without being served: nobody has a turn, or a part of one.
+    pub fn forget(&mut self) {
+        self.dwrr.forget();
     }
 
     fn shaper(&mut self, queue: u32) -> &mut Shaper {
@@ -252,7 +266,7 @@ mod tests {
                 let eligible = queues.fold(0, |bits, queue| bits | 1 << queue) & !self.paused;
                 let frames = self.frames;
                 match self.schedule.turn(self.now, eligible, |queue| frames[queue as usize]) {
-                    Turn::Queue(queue) => {
+                    Turn::Queue { queue, .. } => {
                         assert_ne!(eligible & 1 << queue, 0);
                         let bytes = frames[queue as usize];
                         self.schedule.sent(self.now, queue, bytes, false);
@@ -339,15 +353,16 @@ mod tests {
     fn nothing_waits_for_a_queue_that_has_nothing() {
         let mut config = ScheduleConfig::default();
         config.queue_shapers[7] = limit(1, 0);
+        let queue = |queue, allowed_at| Turn::Queue { queue, allowed_at };
         let mut schedule = Schedule::new(&config).expect("a shaper");
         assert_eq!(schedule.turn(Time::ZERO, 0, |_| 1_000), Turn::None);
-        assert_eq!(schedule.turn(Time::ZERO, 1 << 7, |_| 1_000), Turn::Queue(7));
+        assert_eq!(schedule.turn(Time::ZERO, 1 << 7, |_| 1_000), queue(7, Time::ZERO));
         schedule.sent(Time::ZERO, 7, 1_000, false);
         let free = Time::from_ns(8_000_000);
         assert_eq!(schedule.turn(Time::ZERO, 1 << 7, |_| 1_000), Turn::Wait(free));
-        assert_eq!(schedule.turn(Time::ZERO, 1 << 7 | 1, |_| 1_000), Turn::Queue(0));
+        assert_eq!(schedule.turn(Time::ZERO, 1 << 7 | 1, |_| 1_000), queue(0, Time::ZERO));
         schedule.sent(Time::ZERO, 0, 1_000, false);
-        assert_eq!(schedule.turn(free, 1 << 7, |_| 1_000), Turn::Queue(7));
+        assert_eq!(schedule.turn(free + Duration::from_ns(9), 1 << 7, |_| 1_000), queue(7, free));
     }
 
     #[test]
