@@ -96,6 +96,32 @@ fn what_the_trimming_lab_expects_holds_with_trimming_alone() {
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
 }
 
+/// A lab whose expectations hold, and one that differs in this text and must end with 3.
+fn holds_only_as_it_is(file: &str, text: &str, instead: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = sim(&[file, "--quiet"], &folder.path().join("with"));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let whole = std::fs::read_to_string(file).expect("the file");
+    assert_eq!(whole.matches(text).count(), 1, "{text} in {file}");
+    let without = folder.path().join("without.toml");
+    std::fs::write(&without, whole.replace(text, instead)).expect("room");
+    let without = without.to_str().expect("a path");
+    let output = sim(&[without, "--quiet"], &folder.path().join("without"));
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+}
+
+#[test]
+fn marks_follow_the_curve_only_where_they_are_made() {
+    let on = "[switch.s1.ecn]\n";
+    holds_only_as_it_is("netns-testbed/ecn-curve.toml", on, &format!("{on}enabled = false\n"));
+}
+
+#[test]
+fn uplinks_are_even_only_where_frames_are_sprayed() {
+    let file = "netns-testbed/spray-leaf-spine.toml";
+    holds_only_as_it_is(file, "method = \"spray\"", "method = \"ecmp\"");
+}
+
 #[test]
 fn what_does_not_hold_comes_with_the_command_that_repeats_it() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -9,6 +9,7 @@ use super::layer3::{Beyond, Place, port_of_remote};
 use crate::frame::{FrameStore, HEADROOM_BYTES_MIN, ParkedFrame};
 use crate::ledger::DropReason;
 use crate::switch::classify::{self, Tags};
+use crate::switch::config::group_of;
 use crate::switch::vlan::TagChange;
 use crate::switch::vtep::{Flight, Inside};
 use crate::wire::{ethernet, vxlan};
@@ -115,8 +116,16 @@ impl Switch {
                 self.discard(store, arrival.ingress, DropReason::LinkLocal, frame);
             }
             None => {
-                let targets = self.vlans.get(vlan).flood.and(self.up);
+                let mut targets = self.vlans.get(vlan).flood.and(self.up);
+                let (head, len_bytes) = (store.head(&frame), frame.len_bytes());
+                self.flood_aggregations_once(&arrival, head, len_bytes, &mut targets);
                 self.flood_to(store, &arrival, targets, 0, frame);
+            }
+            Some(destination) if group_of(destination).is_some() => {
+                let leaves = self.leave_by(store, &arrival, destination, frame);
+                let Some((egress, frame)) = leaves else { return };
+                let tag = self.tag_change(&arrival, egress);
+                self.forward(store, &arrival, egress, tag, frame);
             }
             Some(egress) if egress.index() < self.ports.len() => {
                 let tag = self.tag_change(&arrival, egress);
