@@ -110,6 +110,11 @@ impl Balance {
         Self { method: Method::Ecmp(hash), weights: BTreeMap::new(), paths: Vec::new(), span }
     }
 
+    /// The method alone, for members that are next hops: these have weights of their own, and no paths.
+    pub(super) fn into_method(self) -> Method {
+        self.method
+    }
+
     /// A group of these ports, in the order of their peers.
     pub(super) fn group(&self, ports: &[(PortId, Rate)]) -> GroupConfig {
         let member = |(port, rate): &(PortId, Rate)| MemberConfig {

@@ -9,6 +9,7 @@ use super::error::Issue;
 use super::resolve::Resolver;
 use super::{Attachment, Link, NodeId, SwitchNode};
 use crate::node::PortId;
+use crate::switch::SwitchConfig;
 use crate::switch::config::{PortGroup, PortGroupKind, group_port};
 use crate::units::Rate;
 
@@ -29,6 +30,8 @@ impl Sharing {
 struct Lag {
     name: String,
     ports: Vec<PortId>,
+    /// Whether it names ports that the switch does not have.
+    is_cut: bool,
     balance: Balance,
     span: Range<usize>,
 }
@@ -44,11 +47,7 @@ impl Resolver<'_> {
         }
         let mut all = Vec::new();
         for ((_, table), switch) in tables.into_iter().zip(switches) {
-            let port = |name: &str| {
-                let ports = &switch.config.ports;
-                let at = ports.iter().position(|port| port.name == name)?;
-                u16::try_from(at).ok().map(PortId)
-            };
+            let port = |name: &str| port_index(&switch.config, name);
             let own = table.balance.as_ref().or(defaults.balance.as_ref());
             let balance = own.map(|own| self.balance(own, &port));
             let mut lags = Vec::new();
@@ -70,7 +69,8 @@ impl Resolver<'_> {
                     None => balance.clone().unwrap_or_else(|| Balance::ecmp(name.span())),
                 };
                 let (name, span) = (name.get_ref().clone(), lag.ports.span());
-                lags.push(Lag { name, ports, balance, span });
+                let is_cut = ports.len() < lag.ports.get_ref().len();
+                lags.push(Lag { name, ports, is_cut, balance, span });
             }
             all.push(Sharing { balance, lags });
         }
@@ -86,27 +86,26 @@ impl Resolver<'_> {
     ) {
         for (index, shared) in sharing.iter().enumerate() {
             for (number, lag) in shared.lags.iter().enumerate() {
+                // A port that does not exist has been pointed at.
+                if lag.is_cut {
+                    continue;
+                }
                 if let Some(message) = aggregation_problem(switches, links, sharing, index, number)
                 {
                     self.issue(Issue::new(lag.span.clone(), message));
+                    continue;
                 }
                 let config = &mut switches[index].config;
                 let mut ports = lag.ports.clone();
                 ports.sort_unstable();
                 let members = with_rates(&config.ports, &ports);
-                config.groups.push(PortGroup {
-                    name: lag.name.clone(),
-                    kind: PortGroupKind::Aggregation,
-                    group: lag.balance.group(&members),
-                });
-            }
-        }
-        for (switch, shared) in switches.iter().zip(sharing) {
-            let spans = shared.lags.iter().map(|lag| &lag.balance.span);
-            for (group, span) in switch.config.groups.iter().zip(spans) {
-                if let Err(error) = group.group.check() {
-                    self.issue(Issue::new(span.clone(), format!("{}: {error}", group.name)));
+                let group = lag.balance.group(&members);
+                if let Err(error) = group.check() {
+                    let message = format!("{}: {error}", lag.name);
+                    self.issue(Issue::new(lag.balance.span.clone(), message));
                 }
+                let (name, kind) = (lag.name.clone(), PortGroupKind::Aggregation);
+                config.groups.push(PortGroup { name, kind, group });
             }
         }
     }
@@ -124,6 +123,12 @@ impl Resolver<'_> {
             }
         }
     }
+}
+
+/// The port of a switch that has this name.
+pub(super) fn port_index(config: &SwitchConfig, name: &str) -> Option<PortId> {
+    let at = config.ports.iter().position(|port| port.name == name)?;
+    u16::try_from(at).ok().map(PortId)
 }
 
 /// Why the ports are no aggregation, if they are none.

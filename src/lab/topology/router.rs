@@ -12,6 +12,7 @@ use toml::Spanned;
 
 use super::error::Issue;
 use super::file::SwitchTable;
+use super::groups::port_index;
 use super::resolve::{Resolver, plain, value};
 use super::value::{OneOrMany, Q, S, Text};
 use super::{Attachment, HostNode, Link, NodeId, SwitchNode};
@@ -255,6 +256,11 @@ impl<'a> Resolver<'a> {
                 router.icmp_errors_burst = burst;
             }
             router.balance = Method::Ecmp(HashConfig::new(u32::try_from(index).unwrap_or(0)));
+            let balance = table.balance.as_ref().or(self.file.defaults.switch.balance.as_ref());
+            if let Some(balance) = balance {
+                let named = |name: &str| port_index(&switches[index].config, name);
+                router.balance = self.balance(balance, &named).into_method();
+            }
             for (port, own) in &table.port {
                 let Some(addresses) = &own.addresses else { continue };
                 let Some(port) = self.port_named(&switches[index], port) else { continue };

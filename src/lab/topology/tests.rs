@@ -114,6 +114,30 @@ fn a_switch_that_contradicts_itself_is_refused_at_its_place() {
         ("lossless = [8]", "[8]", "a priority is 0 to 7, not 8"),
         ("class = { 9 = { min = \"1KB\" } }", "9", "a priority is 0 to 7"),
         ("trim = { queues = [8], dscp = 16 }", "[8]", "a queue is 0 to 7"),
+        ("ecn = { kmin = \"2KB\", kmax = \"1KB\", pmax = \"5%\" }", "\"2KB\"", "above kmax, 1000"),
+        ("ecn = { kmin = \"1KB\", kmax = \"2KB\", pmax = \"101%\" }", "\"101%\"", "101%"),
+        (
+            "ecn = { kmin = \"1KB\", kmax = \"20GB\", pmax = \"5%\" }",
+            "\"20GB\"",
+            "above 16000000000",
+        ),
+        ("ecn = { kmin = \"1KB\" }", "{ kmin = \"1KB\" }", "a curve has kmin, kmax and pmax"),
+        (
+            "ecn = { kmin = \"1KB\", kmax = \"2KB\", pmax = \"5%\", queues = [8] }",
+            "8",
+            "there is no queue 8",
+        ),
+        ("schedule = { weights = { 0 = 256 } }", "{ 0 = 256 }", "weight 256: 1 to 255"),
+        ("schedule = { weights = { 9 = 1 } }", "9", "there is no queue 9"),
+        ("schedule = { rate = \"20Gbps\" }", "\"20Gbps\"", "at most the line's 10Gbps"),
+        ("schedule = { queue_rate = { 1 = \"0bps\" } }", "{ 1 = \"0bps\" }", "above 0"),
+        ("balance = { method = \"spray\", seed = 1 }", "1", "`seed` means nothing to this method"),
+        ("balance = { method = \"ecmp\", fields = [\"hue\"] }", "\"hue\"", "no field of a frame"),
+        ("balance = { method = \"path-navigation\" }", "\"path-navigation\"", "needs `paths`"),
+        ("lag = { up = { ports = [\"9\"] } }", "\"9\"", "the switch has no port `9`"),
+        ("lag = { up = { ports = [] } }", "[]", "at least one"),
+        ("lag = { up = { ports = [\"1\", \"1\"] } }", "[\"1\", \"1\"]", "in it twice"),
+        ("lag = { up = { ports = [\"1\"] } }", "[\"1\"]", "not the ports of one aggregation"),
     ] {
         let text = TWO.replace("[switch.s1]", &format!("[switch.s1]\n{switch}"));
         let error = Topology::parse("test.toml", &text).expect_err(switch);
@@ -121,6 +145,71 @@ fn a_switch_that_contradicts_itself_is_refused_at_its_place() {
         assert_eq!(&text[issue.span.clone()], points_at, "{switch}: {}", issue.message);
         assert!(issue.message.contains(says), "{}", issue.message);
     }
+}
+
+/// Two switches with two links between them, aggregated or not.
+fn pair(lags: [&str; 2]) -> String {
+    let [one, two] = lags;
+    format!(
+        "{TWO}\n[switch.s2]\n{two}\n[host.h3]\n[[link]]\nends = [\"h3:eth0\", \"s2:3\"]\n\
+         [[link]]\nends = [\"s1:3\", \"s2:1\"]\n[[link]]\nends = [\"s1:4\", \"s2:2\"]\n"
+    )
+    .replace("[switch.s1]", &format!("[switch.s1]\n{one}"))
+}
+
+#[test]
+fn the_links_of_an_aggregation_are_one() {
+    let lags =
+        ["lag = { a = { ports = [\"3\", \"4\"] } }", "lag = { b = { ports = [\"1\", \"2\"] } }"];
+    let floods = |topology: &Topology, switch: usize| -> Vec<bool> {
+        topology.switches[switch].config.ports.iter().map(|port| port.flood).collect()
+    };
+    let apart = parse(&pair(["", ""]));
+    assert_eq!(floods(&apart, 0), [true, true, true, false], "one link is outside the tree");
+    let together = parse(&pair(lags));
+    assert_eq!(floods(&together, 0), [true; 4]);
+    assert_eq!(floods(&together, 1), [true; 3]);
+    let group = &together.switches[0].config.groups[0];
+    assert_eq!(group.name, "a");
+    assert!(together.promises_order());
+    // Static entries lead to the aggregation, not to one of its ports.
+    let text = pair(
+        lags.map(|lag| format!("forwarding = \"static\"\n{lag}")).each_ref().map(String::as_str),
+    );
+    let topology = parse(&text);
+    let entries = &topology.switches[0].config.static_macs;
+    let to_h3 = entries.iter().find(|entry| entry.mac == topology.hosts[2].config.mac);
+    let place = crate::switch::config::group_port(0);
+    assert_eq!(to_h3.map(|entry| entry.port), Some(place));
+    // One side alone is no aggregation.
+    let half = pair([lags[0], ""]);
+    let error = Topology::parse("test.toml", &half).expect_err("half of it");
+    assert!(error.issues[0].message.contains("not the ports of one aggregation"));
+}
+
+#[test]
+fn equal_paths_of_different_speed_are_sprayed_by_weight_alone() {
+    let spray = "[defaults.switch]\nforwarding = \"static\"\nbalance = { method = \"spray\" }\n";
+    let text = LEAF_SPINE.replace("[switch.leaf1]", &format!("{spray}[switch.leaf1]"));
+    let text = text.replace("switch = { forwarding = \"static\", buffer = \"4MB\" }", "");
+    let topology = parse(&text);
+    assert_eq!(topology.switches[0].config.groups.len(), 1, "one set of equal paths");
+    assert!(!topology.promises_order());
+    let uneven = text.replace(
+        "ends = [\"leaf1:3\", \"spine1:1\"]",
+        "ends = [\"leaf1:3\", \"spine1:1\"]\nrate = \"400Gbps\"",
+    );
+    assert_ne!(uneven, text);
+    let error = Topology::parse("test.toml", &uneven).expect_err("no weights");
+    let issue = &error.issues[0];
+    assert_eq!(&uneven[issue.span.clone()], "{ method = \"spray\" }");
+    assert!(issue.message.contains("run at 400Gbps and 100Gbps"), "{}", issue.message);
+    let weighted = uneven.replace(
+        "[switch.leaf1]",
+        "[switch.leaf1]\nbalance = { method = \"spray\", weights = { 3 = 4, 4 = 1 } }",
+    );
+    let topology = parse(&weighted);
+    assert_eq!(topology.switches[0].config.groups[0].group.members[0].weight, Some(4));
 }
 
 #[test]

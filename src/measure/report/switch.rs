@@ -1,9 +1,12 @@
 //! A switch's state as its part of a report.
 
+use std::collections::BTreeMap;
+
 use super::node::{BooksReport, DropsReport, GroupReport, PortReport, SwitchReport};
 use crate::frame::SlabStore;
 use crate::node::{Node, PortId};
 use crate::switch::Switch;
+use crate::switch::balance::Group;
 
 impl From<&Switch> for SwitchReport {
     fn from(switch: &Switch) -> Self {
@@ -33,25 +36,28 @@ impl From<&Switch> for SwitchReport {
             (config.name.clone(), report)
         });
         let groups = switch.config().groups.iter().enumerate().filter_map(|(index, config)| {
-            let group = switch.group(index)?;
-            let members = group.members();
-            let bytes = members.ids().map(|member| {
-                let port = &switch.config().ports[members.port(member).index()];
-                (port.name.clone(), members.bytes(member))
-            });
-            let report = GroupReport {
-                bytes: bytes.collect(),
-                imbalance_permille: group.imbalance().max_over_mean_permille(),
-            };
-            Some((config.name.clone(), report))
+            Some((config.name.clone(), group_report(switch, switch.group(index)?)))
         });
+        let routes = (1..).zip(switch.route_groups());
+        let routes = routes.map(|(n, group)| (format!("routes{n}"), group_report(switch, group)));
         Self {
             books: BooksReport::from(&ledger),
             buffer_bytes_max: switch.buffer_bytes_max(),
             shared_bytes: switch.memory().shared_bytes(),
             headroom_bytes_max: switch.memory().headroom_bytes_max(),
             ports: ports.collect(),
-            groups: groups.collect(),
+            groups: groups.chain(routes).collect(),
         }
     }
+}
+
+fn group_report(switch: &Switch, group: &Group) -> GroupReport {
+    let members = group.members();
+    let mut bytes = BTreeMap::new();
+    for member in members.ids() {
+        let port = &switch.config().ports[members.port(member).index()];
+        // Next hops may share a port.
+        *bytes.entry(port.name.clone()).or_default() += members.bytes(member);
+    }
+    GroupReport { bytes, imbalance_permille: group.imbalance().max_over_mean_permille() }
 }

@@ -84,6 +84,11 @@ impl Switch {
         self.groups.get(index)
     }
 
+    /// The groups of next hops that routes have, where there is more than one.
+    pub fn route_groups(&self) -> impl Iterator<Item = &Group> {
+        self.layer3.iter().flat_map(|layer3| layer3.groups())
+    }
+
     /// The port by which a frame leaves that goes to the group `destination`.
     ///
     /// # Errors

@@ -129,6 +129,11 @@ impl Layer3 {
         })))
     }
 
+    /// The groups of more than one next hop.
+    pub(super) fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.paths.groups.iter().flatten()
+    }
+
     /// The link of a port went down or up.
     pub(super) fn set_up(&mut self, port: PortId, up: bool) {
         for group in self.paths.groups.iter_mut().flatten() {
