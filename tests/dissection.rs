@@ -76,3 +76,16 @@ fn segments_and_icmpv6_errors_are_dissected_without_complaint() {
     let errors = seen.iter().filter(|(protocols, _)| is_error(protocols));
     assert_eq!(errors.map(|(_, frames)| frames).sum::<usize>(), 40, "{seen:?}");
 }
+
+#[test]
+fn vxlan_with_marks_outside_and_inside_is_dissected_without_complaint() {
+    let folder = tempfile::tempdir().expect("a folder");
+    simulate("vxlan-ecn", &[], 0, folder.path());
+    let captures = folder.path().join("run/captures");
+    let seen = dissect(&captures.join("spine_2.pcapng"));
+    let frames = "eth:ethertype:ip:udp:vxlan:eth:ethertype:ip:udp:data";
+    assert_eq!(seen.get(frames), Some(&2_000), "{seen:?}");
+    // The marked packets, taken out: their checksums hold.
+    let seen = dissect(&captures.join("s2_1.pcapng"));
+    assert_eq!(seen.get("eth:ethertype:ip:udp:data"), Some(&2_000), "{seen:?}");
+}

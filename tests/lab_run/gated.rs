@@ -86,6 +86,19 @@ fn usid_chain_is_the_same_as_simulated() {
     both_ways(&Lab::testbed("usid-chain", &changes), 0);
 }
 
+#[test]
+fn vxlan_ecn_is_the_same_as_simulated() {
+    if !namespaces::available() {
+        return;
+    }
+    both_ways(&Lab::testbed("vxlan-ecn", &[]), 0);
+    // Where the outer mark is lost, the receiver hears of no congestion.
+    let kernel = [("ecn_decap = \"rfc6040\"", "ecn_decap = \"kernel\"")];
+    let lab = Lab::testbed("vxlan-ecn", &kernel);
+    lab.run(&["sim"], "sim", &["--quiet"], 3);
+    assert_eq!(lab.report("sim")["flows"][0]["ce_received"], 0);
+}
+
 /// Long frames in three descriptors, two queues, a port that overflows, loss, jitter, a cut, and a
 /// delay that changes.
 const HARD: &str = r#"

@@ -298,14 +298,18 @@ impl Switch {
             let verdict = Verdict::Refuse(DropReason::EgressMtu, error);
             return self.settle(store, arrival, verdict, place, frame);
         }
+        let vlan = if next.vlan == 0 { port.untagged_vlan } else { next.vlan };
+        let is_untagged = port.untagged_vlan == vlan;
+        // Most frames leave as long as they came, and as bare.
+        if frame.len_bytes() == out_bytes && pulled == 0 && is_untagged {
+            return self.forward(store, arrival, next.port, Ok(TagChange::Keep), frame);
+        }
         if pulled > 0 {
             store.pull_head(&mut frame, u32::try_from(pulled).unwrap_or(0));
         }
         if frame.len_bytes() > out_bytes {
             store.truncate(&mut frame, out_bytes);
         }
-        let vlan = if next.vlan == 0 { port.untagged_vlan } else { next.vlan };
-        let is_untagged = port.untagged_vlan == vlan;
         let arrival = Arrival { tags: Tags::NONE, vlan, ..*arrival };
         let tag =
             if is_untagged { Ok(TagChange::Keep) } else { self.tag_change(&arrival, next.port) };

@@ -9,6 +9,8 @@
 
 use std::collections::BTreeMap;
 
+use super::quick::upper_half;
+
 /// An address that prefixes are of: IPv4 as 32 bits, IPv6 as 128.
 pub(super) trait Address: Copy + Ord + Default {
     /// Bits of an address.
@@ -49,6 +51,28 @@ impl Address for u32 {
     #[inline]
     fn hash(self) -> u64 {
         u64::from(self).wrapping_mul(MULTIPLIERS[0])
+    }
+}
+
+impl Address for u64 {
+    const LEN_MAX: u8 = 64;
+
+    fn first_bits(self, len: u8) -> Self {
+        self & Self::MAX.checked_shl(u32::from(Self::LEN_MAX - len)).unwrap_or(0)
+    }
+
+    #[inline]
+    fn masked(self, mask: Self) -> Self {
+        self & mask
+    }
+
+    fn ones() -> Self {
+        Self::MAX
+    }
+
+    #[inline]
+    fn hash(self) -> Self {
+        self.wrapping_mul(MULTIPLIERS[0])
     }
 }
 
@@ -159,6 +183,38 @@ impl<A: Address> Level<A> {
     }
 }
 
+/// The first probe of a table of IPv6 prefixes, by the upper halves of addresses.
+#[derive(Clone, Debug)]
+pub(super) struct Short(Level<u64>);
+
+impl Short {
+    /// The value of the longest prefix that holds an address which begins so; None when one probe is
+    /// not enough to tell.
+    #[inline(always)]
+    pub(super) fn find(&self, upper: u64) -> Option<u32> {
+        self.0.find(upper).filter(|entry| *entry & LONGER == 0)
+    }
+}
+
+impl Lpm<u128> {
+    /// The first probe alone, if it is for a length of at most 64 bits.
+    pub(super) fn short(&self) -> Option<Short> {
+        let root = self.levels.get(usize::from(self.root)).filter(|level| level.len <= 64)?;
+        let taken = root.slots.iter().filter(|slot| slot.value != FREE);
+        let entries = taken.map(|slot| (upper_half(slot.key), slot.value)).collect();
+        let mut level = Level {
+            len: root.len,
+            shorter: NO_LEVEL,
+            longer: NO_LEVEL,
+            hash_shift: 0,
+            mask: upper_half(root.mask),
+            slots: Vec::new(),
+        };
+        level.fill(&entries);
+        Some(Short(level))
+    }
+}
+
 /// A table of prefixes with a value each.
 #[derive(Clone, Debug)]
 pub(super) struct Lpm<A> {
@@ -180,7 +236,9 @@ impl<A: Address> Lpm<A> {
         let default = by_len.remove(&0).and_then(|all| all.values().next().copied());
         let mut table =
             Self { levels: Vec::new(), root: NO_LEVEL, default: default.unwrap_or(NONE) };
-        let sizes: Vec<(u8, usize)> = by_len.iter().map(|(len, all)| (*len, all.len())).collect();
+        // Prefixes of one address are stations: fewer packets end here than pass.
+        let size = |len: u8, all: &BTreeMap<A, u32>| if len == A::LEN_MAX { 0 } else { all.len() };
+        let sizes: Vec<_> = by_len.iter().map(|(len, all)| (*len, size(*len, all))).collect();
         for (len, _) in &sizes {
             table.levels.push(Level {
                 len: *len,

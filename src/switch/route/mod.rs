@@ -16,6 +16,7 @@ mod limit;
 mod lpm;
 mod packet;
 pub mod prefix;
+mod quick;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ pub use error::{ERROR_BYTES_MAX, Way};
 use limit::RateLimit;
 use lpm::Lpm;
 pub use packet::Packet;
+use quick::Quick;
 use usid::Endpoint;
 
 use crate::ledger::DropReason;
@@ -46,6 +48,7 @@ use crate::wire::icmp_error::IcmpError;
 pub struct Router {
     ipv4: Lpm<u32>,
     ipv6: Lpm<u128>,
+    quick: Quick,
     members: Vec<Adjacency>,
     groups: Vec<Group>,
     methods: Vec<Method>,
@@ -132,7 +135,17 @@ impl Target {
 
 impl Router {
     /// Routes a packet that came in for this node's MAC address.
+    #[inline]
     pub fn route(&self, packet: &mut Packet<'_>) -> Verdict {
+        match self.quick.route(packet) {
+            Some(verdict) => verdict,
+            None => self.route_long(packet),
+        }
+    }
+
+    /// The same, whatever the packet is.
+    #[inline(never)]
+    fn route_long(&self, packet: &mut Packet<'_>) -> Verdict {
         match packet.bytes().first().map(|first| first >> 4) {
             Some(6) => self.route_ipv6(packet, false),
             Some(4) => self.route_ipv4(packet, false),

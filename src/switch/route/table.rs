@@ -7,6 +7,7 @@ use super::config::{NextHop, RouterConfig, SidBehaviour, SidConfig};
 use super::encap::Encapsulation;
 use super::limit::RateLimit;
 use super::lpm::{Lpm, VALUE_MAX};
+use super::quick::Quick;
 use super::usid::{Endpoint, EndpointKind, Inside};
 use super::{Adjacency, Group, Router, Target};
 use crate::node::PortId;
@@ -143,9 +144,14 @@ impl Router {
         let mut encapsulations: Vec<Encapsulation> =
             config.encapsulations.iter().map(Encapsulation::new).collect();
         encapsulations.sort_by_key(|policy| (policy.port, std::cmp::Reverse(policy.prefix.len())));
+        let ipv6 = Lpm::new(&tables.ipv6);
+        let addresses = config.sids.iter().map(|sid| sid.address.to_bits());
+        let own: Vec<(u128, Endpoint)> = addresses.zip(sids.iter().copied()).collect();
+        let quick = Quick::new(&own, &tables.ipv6, &ipv6);
         Self {
             ipv4: Lpm::new(&tables.ipv4),
-            ipv6: Lpm::new(&tables.ipv6),
+            ipv6,
+            quick,
             members: tables.members,
             groups: tables.groups,
             methods: tables.methods.into_iter().cloned().collect(),

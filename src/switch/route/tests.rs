@@ -571,8 +571,16 @@ proptest! {
         // The store shows the leading bytes; the frame may be longer.
         let len = frame.len() + longer;
         let shown = (14 + shown).min(frame.len());
+        // The short way has the effect of the long one.
+        let mut again = frame.clone();
+        let mut packet = Packet::new(&mut again[..shown], 14, len);
+        let want = (router.route_long(&mut packet), packet.start, packet.end);
+        let want_hop_limit = packet.received_hop_limit;
         let mut packet = Packet::new(&mut frame[..shown], 14, len);
         let verdict = router.route(&mut packet);
+        prop_assert_eq!((verdict, packet.start, packet.end), want);
+        prop_assert_eq!(packet.received_hop_limit, want_hop_limit);
+        prop_assert_eq!(&packet.head[..], &again[..shown]);
         prop_assert!(packet.end <= len && packet.start >= 14);
         prop_assert!(packet.start - 14 <= 128, "more than a store can take off");
         match verdict {
