@@ -10,6 +10,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::balance::BalanceTable;
 use super::error::Issue;
 use super::file::SwitchTable;
 use super::groups::port_index;
@@ -54,16 +55,7 @@ pub(super) struct RouteTable {
     prefix: Q<IpPrefix>,
     via: S<OneOrMany<IpAddr>>,
     weights: Option<S<Vec<u16>>>,
-    balance: Option<BalanceName>,
-}
-
-/// How one of several next hops is chosen.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum BalanceName {
-    Ecmp,
-    SprayRoundRobin,
-    SprayRandom,
+    balance: Option<S<BalanceTable>>,
 }
 
 /// `[switch.NAME.srv6]`.
@@ -278,7 +270,9 @@ impl<'a> Resolver<'a> {
                 let neighbour = self.neighbour(neighbour, index, switches, &router, hosts, links);
                 router.neighbours.extend(neighbour);
             }
-            router.routes = table.route.iter().map(|route| self.route(route)).collect();
+            let switch = &switches[index];
+            let routes = table.route.iter().map(|route| self.route(route, switch, &router));
+            router.routes = routes.collect();
             if let Some(srv6) = &table.srv6 {
                 self.srv6(srv6, &switches[index], &mut router);
             }
@@ -332,7 +326,7 @@ impl<'a> Resolver<'a> {
         Some(Neighbour { address, mac: mac?, port, vlan: plain(table.vlan.as_ref()) })
     }
 
-    fn route(&mut self, table: &RouteTable) -> Route {
+    fn route(&mut self, table: &RouteTable, switch: &SwitchNode, router: &RouterConfig) -> Route {
         let mut via = hops(&table.via);
         if let Some(weights) = &table.weights {
             if weights.get_ref().len() != via.len() {
@@ -344,11 +338,25 @@ impl<'a> Resolver<'a> {
                 hop.weight = *weight;
             }
         }
-        let balance = match table.balance {
-            Some(BalanceName::SprayRoundRobin) => Some(Method::SprayRoundRobin),
-            Some(BalanceName::SprayRandom) => Some(Method::SprayRandom),
-            Some(BalanceName::Ecmp) | None => None,
-        };
+        let ports = &switch.config.ports;
+        let balance = table.balance.as_ref().map(|own| {
+            let named = |name: &str| {
+                let at = ports.iter().position(|port| port.name == name);
+                at.and_then(|at| u16::try_from(at).ok()).map(PortId)
+            };
+            let balance = self.balance(own, &named);
+            let port_of = |hop: &NextHop| {
+                let found = router.neighbours.iter().find(|n| n.address == hop.address);
+                found.map(|neighbour| (neighbour.port, ports[neighbour.port.index()].rate))
+            };
+            let hops: Vec<_> = via.iter().filter_map(port_of).collect();
+            let group = balance.group(&hops);
+            for (hop, member) in via.iter_mut().zip(&group.members) {
+                let weight = member.weight.and_then(|weight| u16::try_from(weight).ok());
+                hop.weight = weight.unwrap_or(hop.weight);
+            }
+            group.method
+        });
         Route { prefix: table.prefix.get_ref().0, via, balance }
     }
 
