@@ -94,15 +94,54 @@ impl Group {
         now: Time,
         rng: &mut Rng,
     ) -> Option<MemberId> {
-        if self.members.slots().is_empty() {
-            return None;
-        }
-        let members = &self.members;
-        let member =
-            each!(&mut self.choice, method => method.choose(packet, members, loads, now, rng));
-        debug_assert!(self.members.is_up(member), "member {} is down", member.0);
+        let member = self.member(packet, loads, now, rng)?;
         self.members.count(member, packet.len_bytes);
         Some(member)
+    }
+
+    /// The port of the member that `packet` leaves by; None when none is up.
+    #[inline(always)]
+    pub fn choose_port<L: Loads>(
+        &mut self,
+        packet: &Packet<'_>,
+        loads: &L,
+        now: Time,
+        rng: &mut Rng,
+    ) -> Option<PortId> {
+        let member = self.member(packet, loads, now, rng)?;
+        self.members.count(member, packet.len_bytes)
+    }
+
+    #[inline(always)]
+    fn member<L: Loads>(
+        &mut self,
+        packet: &Packet<'_>,
+        loads: &L,
+        now: Time,
+        rng: &mut Rng,
+    ) -> Option<MemberId> {
+        // Taking turns costs so little that what the other ways need must not be in its way.
+        let member = match &mut self.choice {
+            Choice::SprayRoundRobin(spray) => spray.turn(self.members.slots()),
+            _ => self.by_choice(packet, loads, now, rng),
+        };
+        debug_assert!(member.is_none_or(|member| self.members.is_up(member)), "{member:?} is down");
+        member
+    }
+
+    #[inline(never)]
+    fn by_choice<L: Loads>(
+        &mut self,
+        packet: &Packet<'_>,
+        loads: &L,
+        now: Time,
+        rng: &mut Rng,
+    ) -> Option<MemberId> {
+        let members = &self.members;
+        if members.slots().is_empty() {
+            return None;
+        }
+        Some(each!(&mut self.choice, method => method.choose(packet, members, loads, now, rng)))
     }
 
     /// The link of a port went down or up: members that have it leave the group or come back.

@@ -144,11 +144,12 @@ impl Members {
         Imbalance::of(self.all.iter().map(|member| (member.bytes, member.weight)))
     }
 
-    #[inline]
-    pub(super) fn count(&mut self, member: MemberId, len_bytes: u32) {
-        if let Some(member) = self.all.get_mut(member.index()) {
-            member.bytes += u64::from(len_bytes);
-        }
+    /// Counts what a member is given, and says by which port it leaves.
+    #[inline(always)]
+    pub(super) fn count(&mut self, member: MemberId, len_bytes: u32) -> Option<PortId> {
+        let member = self.all.get_mut(member.index())?;
+        member.bytes += u64::from(len_bytes);
+        Some(member.port)
     }
 
     /// The link of a port went down or up. False when no member has it, or none changed.

@@ -62,7 +62,7 @@ impl Quality {
         if now >= self.next_sample_at {
             self.sample(members, loads, now);
         }
-        take_turn(&mut self.next, &self.best)
+        take_turn(&mut self.next, &self.best).unwrap_or_default()
     }
 
     /// The band of a member, 0 the best.

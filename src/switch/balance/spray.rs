@@ -17,6 +17,12 @@ impl SprayRoundRobin {
     pub(super) fn new(members: &Members, rng: &mut Rng) -> Self {
         Self { next: random_index(members.slots(), rng) }
     }
+
+    /// The member whose turn it is, of these slots; None when there is none.
+    #[inline(always)]
+    pub(super) fn turn(&mut self, slots: &[MemberId]) -> Option<MemberId> {
+        take_turn(&mut self.next, slots)
+    }
 }
 
 impl PathChoice for SprayRoundRobin {
@@ -29,7 +35,7 @@ impl PathChoice for SprayRoundRobin {
         _now: Time,
         _rng: &mut Rng,
     ) -> MemberId {
-        take_turn(&mut self.next, members.slots())
+        self.turn(members.slots()).unwrap_or_default()
     }
 
     fn refit(&mut self, _members: &Members) {}
@@ -55,12 +61,17 @@ impl PathChoice for SprayRandom {
     fn refit(&mut self, _members: &Members) {}
 }
 
-/// The member whose turn it is. A turn past the end, as after a member left, begins again.
-#[inline]
-pub(super) fn take_turn(next: &mut usize, among: &[MemberId]) -> MemberId {
-    let at = if *next < among.len() { *next } else { 0 };
-    *next = at + 1;
-    among.get(at).copied().unwrap_or_default()
+/// The member whose turn it is; None when `among` is empty. A turn past the end, as after a member
+/// left, begins again.
+#[inline(always)]
+pub(super) fn take_turn(next: &mut usize, among: &[MemberId]) -> Option<MemberId> {
+    let at = *next;
+    if let Some(member) = among.get(at) {
+        *next = at + 1;
+        return Some(*member);
+    }
+    *next = 1;
+    among.first().copied()
 }
 
 #[inline]

@@ -102,8 +102,8 @@ impl Switch {
     ) -> Result<PortId, PortId> {
         let group = group_of(destination).and_then(|index| self.groups.all.get_mut(index));
         let Some(group) = group else { return Err(packet.ingress) };
-        match group.choose(packet, &PortLoads(&self.ports), now, &mut self.rng) {
-            Some(member) => Ok(group.port(member)),
+        match group.choose_port(packet, &PortLoads(&self.ports), now, &mut self.rng) {
+            Some(port) => Ok(port),
             None => Err(group.port(MemberId(0))),
         }
     }
