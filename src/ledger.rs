@@ -54,6 +54,8 @@ drop_reasons! {
     HeadroomFull => "headroom_full",
     /// To be trimmed, and there was no room in the queue of the trimmed.
     TrimDrop => "trim_drop",
+    /// The watchdog has turned PFC off for the frame's class, and drops what belongs to it.
+    Watchdog => "watchdog",
     /// No frame of the store was free for a copy.
     NoFrameForCopy => "no_frame_for_copy",
     /// No room before the frame for a tag or an outer header.
@@ -92,7 +94,7 @@ drop_reasons! {
     UnknownVtep => "unknown_vtep",
     /// A host got a frame that is not for its address.
     NotForUs => "not_for_us",
-    /// A host got a frame for its address of a kind it does not answer.
+    /// A frame for the node itself of a kind that it does not answer.
     Unhandled => "unhandled",
     /// An IPv4, UDP or ICMP checksum that does not match.
     BadChecksum => "bad_checksum",

@@ -190,6 +190,11 @@ impl Pauses {
         self.global_until.unwrap_or(Time::ZERO)
     }
 
+    /// Whether a pause of the whole port runs.
+    pub const fn is_whole_port(&self) -> bool {
+        self.global_until.is_some()
+    }
+
     /// When a class could last send again: what has waited could not leave before.
     pub const fn resumed_at(&self) -> Time {
         self.resumed_at

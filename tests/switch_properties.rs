@@ -154,6 +154,7 @@ impl Run {
             }
             SwitchSetting::MacAgeing(ageing) => !ageing.is_zero(),
             SwitchSetting::ForgetStations(port) => port.is_none_or(|port| port.0 < PORTS),
+            SwitchSetting::RearmWatchdog { .. } => false,
         };
         prop_assert_eq!(refused, !sound, "{:?}", setting);
         prop_assert!(!refused || before == after);

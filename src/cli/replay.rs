@@ -173,7 +173,9 @@ impl ReplayArgs {
         let mut report = finished.report("replay", &name, seed);
         report.wall_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let switch = &finished.node;
-        report.switches.insert(switch.config().name.clone(), SwitchReport::from(switch));
+        report
+            .switches
+            .insert(switch.config().name.clone(), SwitchReport::of(switch, finished.ended));
         report.check_conservation();
         dir.write_report(&report)?;
         if !self.quiet {

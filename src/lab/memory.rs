@@ -4,7 +4,7 @@
 //! per cell is always enough. A store that has them never refuses a frame that the node would take:
 //! that is what makes a gated run equal the simulation, whose store has no end.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use crate::lab::engine::notes::OUTSTANDING_MAX;
 use crate::lab::plan::{Plan, PlannedNode};
@@ -16,6 +16,9 @@ use crate::xdp::{DESCRIPTORS_MAX, RingSizes};
 
 /// Bytes of a chunk that hold no frame: the headroom of XDP.
 pub const CHUNK_OVERHEAD_BYTES: u32 = 256;
+
+/// Pause frames of one port: what is to be told next, and what is on its way out.
+const PAUSE_FRAMES: u64 = 2;
 
 /// Chunks of one port that the kernel has taken from the TX ring and not given back. In copy mode
 /// they are bounded by the socket's send buffer, which holds fewer than 300 of the shortest frames.
@@ -124,6 +127,13 @@ pub fn node_chunks(topology: &Topology, node: &PlannedNode) -> NodeChunks {
             chunks.held = config.buffer_bytes / u64::from(config.cell_bytes);
             let cell = config.cell_bytes;
             chunks.held_as = format!("{} of buffer / {cell} B cells", Bytes(config.buffer_bytes));
+            let lossless =
+                config.ports.iter().filter(|port| port.shares.lossless_mask() != 0).count();
+            if lossless > 0 {
+                let frames = PAUSE_FRAMES * lossless as u64;
+                chunks.held += frames;
+                let _ = write!(chunks.held_as, " + {frames} for pauses");
+            }
             config.ports.iter().map(|port| port.rate).collect()
         }
         NodeId::Host(index) => {

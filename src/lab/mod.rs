@@ -12,6 +12,7 @@ pub mod links;
 pub mod memory;
 pub mod netns;
 pub mod outcome;
+pub mod pause_checks;
 pub mod plan;
 pub mod run;
 pub mod run_control;

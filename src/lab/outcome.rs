@@ -66,7 +66,7 @@ impl Finished {
             match device {
                 Device::Switch(switch) => {
                     let name = switch.config().name.clone();
-                    report.switches.insert(name, SwitchReport::from(&**switch));
+                    report.switches.insert(name, SwitchReport::of(switch, self.reached));
                 }
                 Device::Host(host) => {
                     report.hosts.insert(host.name().to_owned(), host_report(host, self.reached));

@@ -108,7 +108,7 @@ const SWITCH: &[Line<OfSwitch>] = &[
 enum OfPort {
     Up(fn(&str) -> Result<bool, String>),
     Whole(fn(PortId, &str) -> Result<SwitchSetting, String>),
-    /// The path may end in the number of a queue; without it, all are meant.
+    /// The path may end in the number of a queue or priority; without it, all are meant.
     ByQueue(fn(PortId, Option<u8>, &str) -> Result<SwitchSetting, String>),
 }
 
@@ -120,6 +120,14 @@ const PORT: &[Line<OfPort>] = &[
         takes: "flush",
         read: OfPort::Whole(|port, text| {
             flush(text).map(|()| SwitchSetting::ForgetStations(Some(port)))
+        }),
+    },
+    Line {
+        key: "watchdog",
+        takes: "rearm",
+        read: OfPort::ByQueue(|port, priority, text| match text {
+            "rearm" => Ok(SwitchSetting::RearmWatchdog { port, priority }),
+            _ => Err(format!("`{text}` is not something to do with it")),
         }),
     },
     Line {

@@ -4,11 +4,13 @@ use crate::frame::SlabStore;
 use crate::lab::captures::Captures;
 use crate::lab::device::Device;
 use crate::lab::outcome::Finished;
+use crate::lab::pause_checks::{Looks, PauseChecks, witness_of};
 use crate::lab::plan::Plan;
 use crate::lab::series::{NodeSeries, interval_for};
 use crate::lab::topology::Topology;
 use crate::measure::LatencyHistogram;
 use crate::measure::report::{Clock, Driver};
+use crate::node::PortId;
 use crate::sim::{Network, PortRef, QUIET_LIMIT};
 use crate::time::Time;
 
@@ -33,6 +35,8 @@ pub fn simulate(
     let limit = end.unwrap_or(Time::ZERO + QUIET_LIMIT);
     let mut interrupted = false;
     let mut violations = Vec::new();
+    let mut pauses = PauseChecks::new(topology, &ids);
+    let mut looks = Looks::default();
     loop {
         if network.now() >= limit
             || (end.is_none() && network.now() > Time::ZERO && network.is_quiet())
@@ -46,11 +50,18 @@ pub fn simulate(
         network.run_slice(interval, limit, |now, station, device| {
             series[station].sample(now, device);
         });
+        if looks.is_due(network.now()) {
+            pauses.look(&network);
+        }
     }
     let reached = network.now();
     if end.is_none() && !interrupted && !network.is_quiet() {
         violations.push(given_up());
     }
+    violations.extend(PauseChecks::violations(topology, &ids, &network));
+    let mut extra =
+        vec![("sim".to_owned(), serde_json::json!({ "link_hops": network.link_hops() }))];
+    extra.extend(pauses.deadlocks(topology, &ids).map(|found| ("deadlocks".to_owned(), found)));
     for (index, series) in series.iter_mut().enumerate() {
         series.finish(reached, network.station(index).node());
     }
@@ -58,7 +69,6 @@ pub fn simulate(
         network.link(*there).counters().plus(network.link(*back).counters())
     };
     let links = wires.iter().map(counters).collect();
-    let hops = network.link_hops();
     let finished = Finished {
         driver: Driver::Sim,
         clock: Clock::Virtual,
@@ -70,7 +80,7 @@ pub fn simulate(
         lateness: LatencyHistogram::new(),
         interrupted,
         violations,
-        extra: vec![("sim".to_owned(), serde_json::json!({ "link_hops": hops }))],
+        extra,
     };
     (finished, series)
 }
@@ -98,7 +108,13 @@ fn lay_out(
         .map(|link| [0, 1].map(|end| plan.end(topology, link, end)))
         .collect();
     for (index, node) in plan.nodes.into_iter().enumerate() {
+        let (id, ports) = (node.id, node.ports.len());
         network.add_station(node.into_station(topology));
+        for port in (0_u16..).map(PortId).take(ports) {
+            if let Some(witness) = witness_of(topology, id, port) {
+                network.station_mut(index).set_witness(port, witness);
+            }
+        }
         for (port, tap) in captures.take(index) {
             network.station_mut(index).set_tap(port, Box::new(tap));
         }

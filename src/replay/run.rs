@@ -196,6 +196,7 @@ impl<N: Node<TaggedStore>> Finished<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::report::SwitchReport;
     use crate::node::PortId;
     use crate::replay::{CaptureWriter, Direction, Lost, Sent, Verdict};
     use crate::switch::Switch;
@@ -231,7 +232,8 @@ mod tests {
         let mut kept = Kept::default();
         let finished = run(replay, &mut reader, || false, &mut kept).expect("kept in memory");
         let mut report = finished.report("test", "memory", 1);
-        report.switches.insert("s".to_owned(), (&finished.node).into());
+        let switch = SwitchReport::of(&finished.node, finished.ended);
+        report.switches.insert("s".to_owned(), switch);
         assert!(report.check_conservation() && report.all_held(), "{report:?}");
         (kept, finished.stopped.map(|stopped| stopped.to_string()))
     }

@@ -7,6 +7,7 @@ use std::fmt;
 use crate::frame::{Frame, FrameStore};
 use crate::node::{Node, PortId, Transmission};
 use crate::sim::Agenda;
+use crate::sim::pause_witness::PauseWitness;
 use crate::time::Time;
 
 /// Which way a frame crosses a port, seen from the node.
@@ -30,7 +31,39 @@ pub trait Tap: fmt::Debug + Send {
 #[derive(Debug, Default)]
 struct StationPort {
     arrivals: VecDeque<(Time, Frame)>,
+    /// Who sees the frames that cross it.
+    watch: Option<Box<Watch>>,
+}
+
+/// Those who see what crosses a port.
+#[derive(Debug, Default)]
+struct Watch {
     tap: Option<Box<dyn Tap>>,
+    witness: Option<PauseWitness>,
+}
+
+impl Watch {
+    #[inline(never)]
+    fn see<S: FrameStore>(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        at: Time,
+        store: &S,
+        direction: Direction,
+        frame: &Frame,
+    ) {
+        if let Some(witness) = &mut self.witness {
+            match direction {
+                Direction::Inbound => witness.on_inbound(at, store.head(frame)),
+                Direction::Outbound => witness.on_outbound(at, store.head(frame)),
+            }
+        }
+        if let Some(tap) = &mut self.tap {
+            bytes.clear();
+            store.copy_out(frame, bytes);
+            tap.on_wire(at, direction, bytes);
+        }
+    }
 }
 
 /// A node and its ports' arrivals.
@@ -79,7 +112,19 @@ impl<N> Station<N> {
 
     /// Puts a tap on a port.
     pub fn set_tap(&mut self, port: PortId, tap: Box<dyn Tap>) {
-        self.ports[port.index()].tap = Some(tap);
+        self.ports[port.index()].watch.get_or_insert_default().tap = Some(tap);
+    }
+
+    /// Has a witness see whether the node obeys the pauses that come by a port.
+    pub fn set_witness(&mut self, port: PortId, witness: PauseWitness) {
+        self.ports[port.index()].watch.get_or_insert_default().witness = Some(witness);
+    }
+
+    /// Each port's witness, where there is one.
+    pub fn witnesses(&self) -> impl Iterator<Item = (PortId, &PauseWitness)> {
+        (0..).map(PortId).zip(&self.ports).filter_map(|(port, state)| {
+            state.watch.as_ref().and_then(|watch| Some((port, watch.witness.as_ref()?)))
+        })
     }
 
     /// Plans that the link of `port` goes up or down at `at`.
@@ -200,23 +245,9 @@ impl<N> Station<N> {
         direction: Direction,
         frame: &Frame,
     ) {
-        if let Some(tap) = &mut self.ports[port.index()].tap {
-            Self::copy_to_tap(tap.as_mut(), &mut self.tap_bytes, at, store, direction, frame);
+        if let Some(watch) = &mut self.ports[port.index()].watch {
+            watch.see(&mut self.tap_bytes, at, store, direction, frame);
         }
-    }
-
-    #[inline(never)]
-    fn copy_to_tap<S: FrameStore>(
-        tap: &mut dyn Tap,
-        bytes: &mut Vec<u8>,
-        at: Time,
-        store: &S,
-        direction: Direction,
-        frame: &Frame,
-    ) {
-        bytes.clear();
-        store.copy_out(frame, bytes);
-        tap.on_wire(at, direction, bytes);
     }
 
     /// Gives every frame that flies towards the node, and every frame that it holds, back to the
@@ -230,7 +261,7 @@ impl<N> Station<N> {
             for (_, frame) in port.arrivals.drain(..) {
                 store.release(frame);
             }
-            if let Some(mut tap) = port.tap.take() {
+            if let Some(mut tap) = port.watch.as_mut().and_then(|watch| watch.tap.take()) {
                 tap.finish();
             }
         }

@@ -29,8 +29,8 @@ pub struct QueueRef {
 pub struct Wait {
     /// The queue.
     pub queue: QueueRef,
-    /// Frames that it has sent since the start of the run.
-    pub sent: u64,
+    /// What changes when it sends a frame: since when its first one waits.
+    pub first_since: Time,
     /// The queues whose frames hold the pause up, whether or not they wait themselves.
     pub behind: Vec<QueueRef>,
 }
@@ -89,42 +89,49 @@ fn from_lowest(mut cycle: Vec<QueueRef>) -> Vec<QueueRef> {
 pub struct DeadlockWatch {
     /// For how long a cycle must stand to count.
     stands: Duration,
-    /// The cycle that was seen at the last look, with what its queues had sent, since when, and
-    /// whether it has been counted.
-    seen: Option<Seen>,
+    /// The cycles that were seen at the last look.
+    seen: Vec<Seen>,
     found: Vec<Deadlock>,
 }
 
+/// A cycle, with the first frames of its queues, since when it has stood, and whether it has been
+/// counted.
 #[derive(Clone, Debug)]
 struct Seen {
     since: Time,
     cycle: Vec<QueueRef>,
-    sent: u64,
+    firsts: Vec<Time>,
     counted: bool,
 }
 
 impl DeadlockWatch {
     /// A watch that counts cycles which stand for `stands`.
     pub const fn new(stands: Duration) -> Self {
-        Self { stands, seen: None, found: Vec::new() }
+        Self { stands, seen: Vec::new(), found: Vec::new() }
     }
 
     /// Looks at the queues that wait at `now`.
     pub fn look(&mut self, now: Time, waits: &[Wait]) {
-        let Some(cycle) = find_cycle(waits) else {
-            self.seen = None;
-            return;
-        };
-        let on_cycle = |wait: &&Wait| cycle.contains(&wait.queue);
-        let sent = waits.iter().filter(on_cycle).map(|wait| wait.sent).sum();
-        match &mut self.seen {
-            Some(seen) if seen.cycle == cycle && seen.sent == sent => {
-                if !seen.counted && now.since(seen.since) >= self.stands {
-                    seen.counted = true;
-                    self.found.push(Deadlock { since: seen.since, found: now, cycle });
-                }
+        let before = std::mem::take(&mut self.seen);
+        // Cycles that have no queue in common.
+        let mut left = waits.to_vec();
+        while let Some(cycle) = find_cycle(&left) {
+            let on_cycle = |wait: &Wait| cycle.contains(&wait.queue);
+            let members = left.iter().filter(|wait| on_cycle(wait));
+            let firsts: Vec<Time> = members.map(|wait| wait.first_since).collect();
+            left.retain(|wait| !on_cycle(wait));
+            let same = |seen: &&Seen| seen.cycle == cycle && seen.firsts == firsts;
+            let mut seen = before.iter().find(same).cloned().unwrap_or_else(|| Seen {
+                since: now,
+                cycle: cycle.clone(),
+                firsts: firsts.clone(),
+                counted: false,
+            });
+            if !seen.counted && now.since(seen.since) >= self.stands {
+                seen.counted = true;
+                self.found.push(Deadlock { since: seen.since, found: now, cycle });
             }
-            seen => *seen = Some(Seen { since: now, cycle, sent, counted: false }),
+            self.seen.push(seen);
         }
     }
 
@@ -146,7 +153,7 @@ mod tests {
     fn waits(edges: &[(usize, &[usize])]) -> Vec<Wait> {
         let wait = |(from, behind): &(usize, &[usize])| Wait {
             queue: queue(*from),
-            sent: 0,
+            first_since: Time::ZERO,
             behind: behind.iter().map(|to| queue(*to)).collect(),
         };
         edges.iter().map(wait).collect()
@@ -171,7 +178,7 @@ mod tests {
         let mut ring = waits(&[(0, &[1]), (1, &[0])]);
         watch.look(us(0), &ring);
         watch.look(us(200), &ring);
-        ring[1].sent = 1;
+        ring[1].first_since = us(300);
         watch.look(us(400), &ring);
         watch.look(us(600), &ring);
         assert_eq!(watch.found(), [], "a frame left in between");
@@ -183,6 +190,10 @@ mod tests {
         let times: Vec<_> = watch.found().iter().map(|found| (found.since, found.found)).collect();
         assert_eq!(times, [(us(400), us(700)), (us(1_000), us(1_300))]);
         assert_eq!(watch.found()[0].cycle, [queue(0), queue(1)]);
+        let two = waits(&[(0, &[1]), (1, &[0]), (2, &[3]), (3, &[2, 0])]);
+        let mut watch = DeadlockWatch::new(Duration::ZERO);
+        watch.look(us(0), &two);
+        assert_eq!(watch.found().len(), 2, "each cycle for itself");
     }
 
     proptest! {

@@ -1,5 +1,6 @@
 //! What a switch refuses to be built from, and why.
 
+mod flow_control;
 mod layer3;
 mod shares;
 
@@ -133,6 +134,7 @@ impl SwitchConfig {
         }
         self.check_shares()?;
         self.check_groups()?;
+        self.check_flow_control()?;
         self.check_static_macs()?;
         self.check_layer3()
     }

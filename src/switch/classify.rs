@@ -3,6 +3,7 @@
 use super::config::{SwitchConfig, Trust};
 use super::vlan::VLAN_MASK;
 use crate::ledger::DropReason;
+use crate::wire::ethertype;
 
 /// Bytes of an Ethernet header without tags.
 pub(super) const ETHERNET_BYTES: u32 = 14;
@@ -17,7 +18,9 @@ const TPID_CUSTOMER: u16 = 0x8100;
 const TPID_SERVICE: u16 = 0x88a8;
 /// In use for stacked tags before IEEE 802.1ad.
 const TPID_STACKED: u16 = 0x9100;
-const TPIDS: [u64; 3] = [TPID_CUSTOMER as u64, TPID_SERVICE as u64, TPID_STACKED as u64];
+/// What no plain frame has: a tag, or a message for the MAC itself.
+const NOT_PLAIN: [u64; 4] =
+    [TPID_CUSTOMER as u64, TPID_SERVICE as u64, TPID_STACKED as u64, ethertype::MAC_CONTROL as u64];
 const ETHER_TYPE_IPV4: u16 = 0x0800;
 const ETHER_TYPE_IPV6: u16 = 0x86dd;
 
@@ -67,6 +70,17 @@ impl Tags {
         }
     }
 
+    /// The same tags with another PCP in the outer one, which is also written into the frame that
+    /// begins with `head`.
+    pub(super) fn with_pcp(self, head: &mut [u8], pcp: u8) -> Self {
+        let Some(outer) = self.outer() else { return self };
+        let outer = outer & 0x1fff | u16::from(pcp & 7) << 13;
+        if let Some(tci) = head.get_mut(14..16) {
+            tci.copy_from_slice(&outer.to_be_bytes());
+        }
+        Self::new(outer, self.count())
+    }
+
     /// The number of tags.
     #[inline]
     pub(super) const fn count(self) -> u32 {
@@ -111,8 +125,8 @@ pub(super) fn parse_plain(head: &[u8]) -> Option<Addresses> {
     if (destination | source) & GROUP_BIT << 16 != 0 {
         return None;
     }
-    // IPv4 and ARP are below 0x8000, the tags are not.
-    if source & 0x8000 != 0 && TPIDS.contains(&(source & 0xffff)) {
+    // IPv4 and ARP are below 0x8000, these are not.
+    if source & 0x8000 != 0 && NOT_PLAIN.contains(&(source & 0xffff)) {
         return None;
     }
     Some(Addresses { destination: destination >> 16, source: source >> 16 })

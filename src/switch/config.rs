@@ -3,15 +3,18 @@
 use super::balance::GroupConfig;
 use super::mark::MarkConfig;
 use super::memory::PortShares;
+use super::prevention::PreventionConfig;
 use super::route::config::RouterConfig;
 use super::schedule::ScheduleConfig;
 use super::trim::TrimConfig;
 use super::vtep::VtepConfig;
+use super::watchdog::WatchdogConfig;
 use crate::line::ETHERNET_OVERHEAD_BYTES;
 use crate::node::PortId;
 use crate::time::Duration;
 use crate::units::Rate;
 use crate::wire::MacAddr;
+use crate::wire::pfc::QUANTA_MAX;
 
 /// Egress queues per port, one per priority of IEEE 802.1Q.
 pub const QUEUES: usize = 8;
@@ -73,6 +76,8 @@ pub struct PortConfig {
     pub trust: Trust,
     /// Priority of frames that do not say theirs.
     pub default_priority: u8,
+    /// Whether 802.3x PAUSE is obeyed, which stops all queues.
+    pub obeys_pause: bool,
     /// Byte limit of each egress queue: a frame that would pass it is dropped.
     pub queue_limit_bytes: [u64; QUEUES],
     /// Its shares of the memory: as an ingress by priority, as an egress by queue.
@@ -173,6 +178,12 @@ pub struct SwitchConfig {
     pub router: Option<RouterConfig>,
     /// The VXLAN tunnel endpoint, which needs a router.
     pub vtep: Option<VtepConfig>,
+    /// What each pause frame asks for, in quanta of 512 bit times.
+    pub pfc_quanta: u16,
+    /// What frees lossless classes that are stopped for too long.
+    pub watchdog: Option<WatchdogConfig>,
+    /// What keeps pauses from closing a cycle.
+    pub prevention: Option<PreventionConfig>,
     /// The run's seed.
     pub seed: u64,
 }
@@ -189,6 +200,7 @@ impl PortConfig {
             flood: true,
             trust: Trust::Pcp,
             default_priority: 0,
+            obeys_pause: false,
             queue_limit_bytes: [u64::MAX; QUEUES],
             shares: PortShares::default(),
             is_last_hop: false,
@@ -223,6 +235,9 @@ impl SwitchConfig {
             trim: None,
             router: None,
             vtep: None,
+            pfc_quanta: QUANTA_MAX,
+            watchdog: None,
+            prevention: None,
             seed: 1,
         }
     }

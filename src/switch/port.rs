@@ -15,6 +15,10 @@ use crate::time::Time;
 /// Every queue of a port, as bits.
 const ALL_QUEUES: u32 = (1 << QUEUES) - 1;
 
+/// In a port's backlog, above its queues: something is to be told to the other end of the link,
+/// before all data.
+pub(super) const CONTROL: u32 = 1 << QUEUES;
+
 // In this order: the queues at the beginning are reached without an addition.
 #[derive(Debug)]
 #[repr(C)]
@@ -50,6 +54,12 @@ pub(super) struct Port {
     pub(super) backlog: u32,
     /// Bit n is set while queue n may send.
     open: u32,
+    /// Bit n is set while a pause stops queue n.
+    paused: u32,
+    /// Bit n is set when queue n has sent a frame since the watchdog looked.
+    served: u32,
+    /// Bit n is set while frames of priority n that come by this port are dropped.
+    dropping: u8,
     pub(super) counters: PortCounters,
 }
 
@@ -83,7 +93,10 @@ impl Port {
             plain_bytes_max: if is_plain { frame_bytes_max } else { 0 },
             untagged_key: key_of(untagged_vlan, 0),
             backlog: 0,
-            open: ALL_QUEUES,
+            open: ALL_QUEUES | CONTROL,
+            paused: 0,
+            served: 0,
+            dropping: 0,
             line: Line::new(config.rate, overhead_bytes),
             queues: std::array::from_fn(|queue| {
                 let marker = config.marks[queue].as_ref().map_or(Marker::OFF, Marker::new);
@@ -137,8 +150,47 @@ impl Port {
         self.find_open();
     }
 
+    /// Pauses stop these queues, as bits, and no others. True when that is a change.
+    pub(super) const fn set_paused(&mut self, queues: u32) -> bool {
+        let changed = self.paused != queues;
+        self.paused = queues;
+        self.find_open();
+        changed
+    }
+
+    /// The queues that have frames and that a pause stops, as bits.
+    pub(super) const fn stopped_backlog(&self) -> u32 {
+        self.backlog & self.paused
+    }
+
+    /// A queue is served.
+    #[inline(always)]
+    pub(super) const fn note_served(&mut self, queue: u32) {
+        self.served |= 1_u32.wrapping_shl(queue);
+    }
+
+    /// The queues that were served since the last call, as bits.
+    pub(super) const fn take_served(&mut self) -> u32 {
+        std::mem::replace(&mut self.served, 0)
+    }
+
+    /// From now on frames of a priority are dropped, those that come by this port and those for the
+    /// queue of that priority, or no longer.
+    pub(super) fn set_dropping(&mut self, priority: usize, queue: u32, drops: bool) {
+        let bit = 1_u8.wrapping_shl(u32::try_from(priority).unwrap_or(0));
+        self.dropping = if drops { self.dropping | bit } else { self.dropping & !bit };
+        self.queue(queue).set_closed(drops);
+    }
+
+    /// Whether frames of a priority that come by this port are dropped.
+    #[inline]
+    pub(super) const fn drops(&self, priority: u8) -> bool {
+        self.dropping & 1_u8.wrapping_shl(priority as u32) != 0
+    }
+
     const fn find_open(&mut self) {
-        self.open = if self.up && !self.held { ALL_QUEUES } else { 0 };
+        let open = ALL_QUEUES & !self.paused | CONTROL;
+        self.open = if self.up && !self.held { open } else { 0 };
     }
 
     /// The queues that have frames and may send, as bits.

@@ -34,6 +34,11 @@ impl Origin {
         Self(GroupId::new(ingress, priority))
     }
 
+    /// The port it came by, and its priority there.
+    pub(super) const fn parts(self) -> (PortId, u8) {
+        self.0.parts()
+    }
+
     /// Where the cells of a frame from here are accounted while it is in a queue.
     #[inline(always)]
     pub(super) const fn account(self, egress: PortId, queue: u32) -> Account {
@@ -70,6 +75,8 @@ pub(super) struct Queue {
     /// While it is longer than this, frames that arrive or that leave are looked at for marks.
     arrivals_floor_bytes: u64,
     departures_floor_bytes: u64,
+    /// Takes no frame, whatever its limit.
+    is_closed: bool,
 }
 
 impl Queue {
@@ -82,6 +89,7 @@ impl Queue {
             held_bytes_max: 0,
             arrivals_floor_bytes: marker.enqueue_floor_bytes(),
             departures_floor_bytes: marker.dequeue_floor_bytes(),
+            is_closed: false,
         }
     }
 
@@ -102,6 +110,17 @@ impl Queue {
     pub(super) fn set_limit(&mut self, limit_bytes: u64) {
         self.limit_bytes = limit_bytes;
         self.held_bytes_max = self.held_bytes_max.min(limit_bytes);
+    }
+
+    /// From now on the queue takes no frame, or does again.
+    pub(super) const fn set_closed(&mut self, is_closed: bool) {
+        self.is_closed = is_closed;
+        self.held_bytes_max = 0;
+    }
+
+    /// Whether it takes no frame, whatever its limit.
+    pub(super) const fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// Notes that the queue is going to have `bytes`, which its limit allows.
@@ -135,7 +154,7 @@ impl Queue {
     /// Whether the queue may have `bytes`.
     #[inline]
     pub(super) const fn allows(&self, bytes: u64) -> bool {
-        bytes <= self.limit_bytes
+        bytes <= self.limit_bytes && !self.is_closed
     }
 
     #[inline]
@@ -215,6 +234,17 @@ impl Pool {
             None => no_such_entry(queue.tail),
         }
         queue.tail = at;
+    }
+
+    /// What is known of each frame of a queue, from its head on.
+    pub(super) fn metas(&self, queue: &Queue) -> impl Iterator<Item = Meta> {
+        let first = (!queue.is_empty()).then_some(queue.head);
+        let next = |at: &u32| {
+            let entry = self.entries.get(*at as usize)?;
+            (*at != queue.tail).then_some(entry.next)
+        };
+        let places = std::iter::successors(first, next);
+        places.filter_map(|at| self.entries.get(at as usize).map(|entry| entry.meta))
     }
 
     /// Takes the frame at the head of a queue that is not empty; true when it was the last.

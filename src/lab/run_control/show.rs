@@ -27,7 +27,7 @@ enum Part {
 fn look(now: Time, device: &mut Device) -> Part {
     let host = |report: HostReport| serde_json::to_value(report).unwrap_or(Value::Null);
     match device {
-        Device::Switch(switch) => Part::Switch(about_switch(switch)),
+        Device::Switch(switch) => Part::Switch(about_switch(switch, now)),
         Device::Host(device) => Part::Host(host(host_report(device, now))),
         Device::Source(source) => Part::Host(host(source_report(source))),
     }
@@ -80,8 +80,8 @@ fn merge(into: &mut Value, from: Value) {
     }
 }
 
-fn about_switch(switch: &Switch) -> Value {
-    let mut about = serde_json::to_value(SwitchReport::from(switch)).unwrap_or(Value::Null);
+fn about_switch(switch: &Switch, now: Time) -> Value {
+    let mut about = serde_json::to_value(SwitchReport::of(switch, now)).unwrap_or(Value::Null);
     about["buffer_bytes"] = switch.buffer_bytes().into();
     about["mac_ageing"] = switch.config().mac_ageing.to_string().into();
     let macs = switch.mac_table_counters();

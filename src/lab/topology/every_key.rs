@@ -10,7 +10,7 @@ const EVERY_KEY: &str = include_str!("../../../netns-testbed/every-key.toml");
 
 /// Each kind of table: the header that opens one, and where such tables are in a file (`*` stands for
 /// every member of a table or element of an array).
-const TABLES: [(&str, &str); 37] = [
+const TABLES: [(&str, &str); 40] = [
     ("", ""),
     ("[defaults]", "defaults"),
     ("[defaults.link]", "defaults.link"),
@@ -37,6 +37,9 @@ const TABLES: [(&str, &str); 37] = [
     ("[switch.x.lag.y]", "switch.*.lag.*"),
     ("[switch.x.balance]", "switch.*.lag.*.balance"),
     ("[[switch.x.balance.paths]]", "switch.*.lag.*.balance.paths.*"),
+    ("[switch.x.watchdog]", "switch.*.watchdog"),
+    ("[switch.x.prevention]", "switch.*.prevention"),
+    ("[[switch.x.prevention.chain]]", "switch.*.prevention.chain.*"),
     ("[switch.x.port.y]", "switch.*.port.*"),
     ("[switch.x.port.y.vlan]", "switch.*.port.*.vlan"),
     ("[host.x]", "host.*"),
@@ -102,6 +105,13 @@ fn the_example_uses_every_key_and_holds() {
         ("defaults.switch", "route"),
         ("defaults.switch", "srv6"),
         ("defaults.switch", "vxlan"),
+        ("defaults.switch", "obeys_pause"),
+        ("defaults.switch", "pfc_quanta"),
+        ("defaults.switch", "watchdog"),
+        ("defaults.switch", "prevention"),
+        ("defaults.switch", "stations"),
+        // The other mode's.
+        ("switch.*.watchdog", "restoration"),
         ("defaults.switch", "class"),
         ("defaults.switch", "queue"),
         ("defaults.switch", "ecn"),

@@ -120,6 +120,10 @@ pub(super) struct SwitchTable {
     pub(super) buffer_profile: Option<BufferProfileName>,
     pub(super) lossless: Option<S<Vec<u8>>>,
     pub(super) peer_response: Option<Q<ResponseTime>>,
+    pub(super) obeys_pause: Option<bool>,
+    pub(super) pfc_quanta: Option<S<u16>>,
+    pub(super) watchdog: Option<S<WatchdogTable>>,
+    pub(super) prevention: Option<S<PreventionTable>>,
     pub(super) trim: Option<S<TrimTable>>,
     pub(super) router_mac: Option<Q<MacAddr>>,
     pub(super) icmp_errors_per_second: Option<S<u32>>,
@@ -140,6 +144,8 @@ pub(super) struct SwitchTable {
     #[serde(default)]
     pub(super) lag: BTreeMap<S<String>, LagTable>,
     #[serde(default)]
+    pub(super) stations: BTreeMap<S<String>, S<String>>,
+    #[serde(default)]
     pub(super) port: BTreeMap<S<String>, PortTable>,
 }
 
@@ -156,6 +162,7 @@ pub(super) struct PortTable {
     pub(super) queue_limit: Option<S<OneOrMany<Bytes>>>,
     pub(super) lossless: Option<S<Vec<u8>>>,
     pub(super) peer_response: Option<Q<ResponseTime>>,
+    pub(super) obeys_pause: Option<bool>,
     #[serde(default)]
     pub(super) class: BTreeMap<S<String>, ClassTable>,
     #[serde(default)]
@@ -184,6 +191,35 @@ pub(super) struct QueueTable {
     pub(super) min: Option<Q<Bytes>>,
     pub(super) dt_alpha: Option<Q<Alpha>>,
     pub(super) limit: Option<Q<Bytes>>,
+}
+
+/// `[switch.NAME.watchdog]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WatchdogTable {
+    pub(super) mode: S<WatchdogModeName>,
+    pub(super) poll: Option<Q<Duration>>,
+    pub(super) detection: Option<Q<Duration>>,
+    pub(super) restoration: Option<Q<Duration>>,
+    pub(super) recovery: Option<Q<Duration>>,
+    pub(super) detections_max: Option<S<u32>>,
+    pub(super) action: Option<S<WatchdogActionName>>,
+}
+
+/// `[switch.NAME.prevention]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PreventionTable {
+    pub(super) groups: Vec<Vec<S<String>>>,
+    pub(super) chain: Vec<S<ChainTable>>,
+}
+
+/// One queue of a prevention's chain.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChainTable {
+    pub(super) priority: u8,
+    pub(super) dscp: u8,
 }
 
 /// `[switch.NAME.trim]`.
@@ -224,6 +260,7 @@ pub(super) struct HostTable {
     pub(super) queue_frames: Option<S<u32>>,
     pub(super) lossless: Option<S<Vec<u8>>>,
     pub(super) obeys_pause: Option<bool>,
+    pub(super) ignores_pause: Option<bool>,
 }
 
 /// `[[link]]`.
@@ -358,6 +395,21 @@ pub(super) enum ForwardingName {
 #[serde(rename_all = "lowercase")]
 pub(super) enum BufferProfileName {
     Dcqcn,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum WatchdogModeName {
+    H3c,
+    Sonic,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum WatchdogActionName {
+    Drop,
+    Forward,
+    Alert,
 }
 
 /// What trimmed packets say of their length.

@@ -105,6 +105,7 @@ impl<'a> Resolver<'a> {
         let cyclic = paths::spanning_tree(&mut switches, &links);
         self.forwarding_is_uniform(&switches, cyclic);
         paths::static_entries(&mut switches, &hosts, &links, &sharing);
+        self.stations(&mut switches, &hosts);
         self.check_paths(&switches, &sharing);
         let ours = externals.is_empty() && hosts.iter().all(|h| h.kind == HostKind::Agent);
         let run = self.run(ours, &links, &switches, &hosts);
@@ -112,6 +113,7 @@ impl<'a> Resolver<'a> {
         let ring_entries = lab.ring_entries.unwrap_or(FREE_RING_ENTRIES);
         self.shares(&mut switches, &hosts, &links, run.clock, ring_entries);
         announce::spread(&mut hosts, &switches);
+        self.pauses_are_obeyed(&mut hosts, &switches, &links);
         let streams = streams::streams(self, &mut hosts, &switches, &links, run.duration);
         storms::storms(self, &mut hosts, run.duration);
         let faults = streams::faults(self, &links);

@@ -109,11 +109,12 @@ impl<'a> Resolver<'a> {
         let mut own = Vec::new();
         own.extend(defaults.port.keys().next().map(Spanned::span));
         own.extend(defaults.ports.as_ref().map(Spanned::span));
+        own.extend(defaults.stations.keys().next().map(Spanned::span));
         own.extend(defaults.core.as_ref().map(Spanned::span));
         own.extend(defaults.io_workers.as_ref().map(Spanned::span));
         own.extend(defaults.io_cores.as_ref().map(Spanned::span));
         for span in own {
-            let message = "ports, port, core and I/O workers are each switch's own";
+            let message = "ports, port, stations, core and I/O workers are each switch's own";
             self.issue(Issue::new(span, message).help("put them into [switch.NAME]"));
         }
         switches
@@ -162,8 +163,9 @@ impl<'a> Resolver<'a> {
         };
         let defaults = &self.file.defaults.switch;
         let shares = self.span_of_share(table, own, error);
-        if shares.is_some() {
-            return shares;
+        let found = shares.or_else(|| self.span_of_flow_control(table, error.field));
+        if found.is_some() {
+            return found;
         }
         match error.field {
             "queue_limit_bytes" => own
@@ -253,6 +255,11 @@ impl<'a> Resolver<'a> {
                 Some(TrustName::Port) => Trust::Port,
             },
             default_priority: plain(priority).unwrap_or(0),
+            obeys_pause: own
+                .obeys_pause
+                .or(switch.obeys_pause)
+                .or(defaults.obeys_pause)
+                .unwrap_or(false),
             queue_limit_bytes: self.queue_limit(limit),
             marks: self.marks(ecn),
             schedule: self.schedule(schedule, rate),
@@ -305,11 +312,12 @@ impl<'a> Resolver<'a> {
         &mut self,
         name: &str,
         ports: Vec<PortConfig>,
-        table: &SwitchTable,
+        table: &'a SwitchTable,
     ) -> SwitchConfig {
         let defaults = &self.file.defaults.switch;
         let mut config = SwitchConfig::new(name, ports);
         config.seed = self.seed;
+        self.flow_control(table, &mut config);
         if let Some(Bytes(bytes)) = value(table.buffer.as_ref().or(defaults.buffer.as_ref())) {
             config.buffer_bytes = bytes;
         }

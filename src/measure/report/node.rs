@@ -99,6 +99,16 @@ pub struct PortReport {
     pub rx_xon: [u64; 8],
     /// How long the port was paused, by priority, in nanoseconds.
     pub rx_pause_ns: [u64; 8],
+    /// 802.3x PAUSE frames received that stop the port.
+    pub rx_global_xoff: u64,
+    /// 802.3x PAUSE frames received that let it go on.
+    pub rx_global_xon: u64,
+    /// Storms that the watchdog found, by priority.
+    pub storms_detected: [u64; 8],
+    /// Times that it gave the class back, by priority.
+    pub storms_restored: [u64; 8],
+    /// Pause frames that had to wait for a free frame of the store.
+    pub pfc_no_frame: u64,
     /// Frames dropped that came in by this port or were to leave by it.
     pub drops: DropsReport,
     /// The most bytes each queue held.

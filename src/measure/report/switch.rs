@@ -7,9 +7,11 @@ use crate::frame::SlabStore;
 use crate::node::{Node, PortId};
 use crate::switch::Switch;
 use crate::switch::balance::Group;
+use crate::time::{Duration, Time};
 
-impl From<&Switch> for SwitchReport {
-    fn from(switch: &Switch) -> Self {
+impl SwitchReport {
+    /// What a switch shows at `now`.
+    pub fn of(switch: &Switch, now: Time) -> Self {
         // The books are the same over every store; one must be named to ask for them.
         let ledger = Node::<SlabStore>::ledger(switch);
         let ports = (0_u16..).zip(&switch.config().ports).map(|(index, config)| {
@@ -17,12 +19,23 @@ impl From<&Switch> for SwitchReport {
             let counters = switch.port_counters(port);
             let groups =
                 [0, 1, 2, 3, 4, 5, 6, 7].map(|priority| switch.memory().group(port, priority));
+            let flow = switch.flow_counters(now, port);
             let report = PortReport {
                 rx_frames: counters.rx_frames,
                 rx_bytes: counters.rx_bytes,
                 tx_frames: counters.tx_frames,
                 tx_bytes: counters.tx_bytes,
                 ecn_marked: counters.ecn_marked,
+                tx_xoff: flow.pfc.tx_xoff,
+                tx_xon: flow.pfc.tx_xon,
+                rx_xoff: flow.pauses.rx_xoff,
+                rx_xon: flow.pauses.rx_xon,
+                rx_pause_ns: flow.pauses.rx_pause.map(Duration::as_ns),
+                rx_global_xoff: flow.pauses.rx_global_xoff,
+                rx_global_xon: flow.pauses.rx_global_xon,
+                storms_detected: flow.storms_detected,
+                storms_restored: flow.storms_restored,
+                pfc_no_frame: flow.pfc_no_frame,
                 drops: DropsReport::from(&counters.drops),
                 queue_bytes_max: counters.queue_bytes_max,
                 trimmed: counters.trim_tx + counters.trim_drop,
@@ -31,7 +44,6 @@ impl From<&Switch> for SwitchReport {
                 ingress_bytes_max: groups.map(|group| group.bytes_max),
                 headroom_bytes_max: groups.map(|group| group.headroom_bytes_max),
                 credit_expired_ns: switch.credit_expired(port).as_ns(),
-                ..PortReport::default()
             };
             (config.name.clone(), report)
         });

@@ -57,6 +57,12 @@ impl GroupId {
         Self((port.0 as u32) << 3 | (priority & 7) as u32)
     }
 
+    /// The port, and the priority there.
+    pub const fn parts(self) -> (PortId, u8) {
+        let [_, high, low, last] = (self.0 << 5).to_be_bytes();
+        (PortId(u16::from_be_bytes([high, low])), last >> 5)
+    }
+
     const fn index(self) -> usize {
         self.0 as usize
     }

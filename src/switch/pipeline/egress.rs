@@ -47,15 +47,14 @@ impl Egress {
             return Err(port.why_it_refuses());
         }
         let queue = u32::from(arrival.class.queue());
-        let origin = Origin::new(arrival.ingress, arrival.class.priority());
         let cells = self.memory.cells().of_frame(len_bytes);
         let bytes = port.queue(queue).bytes_with(len_bytes);
         if !port.queue(queue).has_held(bytes)
-            || !self.memory.admit_again(origin.account(egress, queue), cells)
+            || !self.memory.admit_again(arrival.origin.account(egress, queue), cells)
         {
-            self.admit_anew(port, egress, queue, bytes, cells, origin)?;
+            self.admit_anew(port, egress, queue, bytes, cells, arrival.origin)?;
         }
-        Ok(Meta { enqueued_at: arrival.now, cells, origin })
+        Ok(Meta { enqueued_at: arrival.now, cells, origin: arrival.origin })
     }
 
     /// The same for a frame that takes the queue or the memory beyond what they have held before.
@@ -70,7 +69,8 @@ impl Egress {
         origin: Origin,
     ) -> Result<(), DropReason> {
         if !port.queue(queue).allows(bytes) {
-            return Err(DropReason::QueueLimit);
+            let is_closed = port.queue(queue).is_closed();
+            return Err(if is_closed { DropReason::Watchdog } else { DropReason::QueueLimit });
         }
         self.memory.admit(origin.account(egress, queue), cells)?;
         port.queue(queue).note_held(bytes);
@@ -130,6 +130,7 @@ impl Egress {
         self.memory.release(meta.origin.account(egress, queue), meta.cells);
         (frame, meta)
     }
+
     /// Gives back what admission took for a frame that is not going to be queued after all.
     #[cold]
     pub(super) fn withdraw(&mut self, egress: PortId, queue: u32, meta: Meta) {
@@ -251,7 +252,9 @@ impl Switch {
         trim: TrimConfig,
         mut frame: ParkedFrame,
     ) {
-        let arrival = Arrival { class: self.classifier.class(trim.priority), ..*arrival };
+        let class = self.classifier.class(trim.priority);
+        let origin = Origin::new(arrival.ingress, class.priority());
+        let arrival = Arrival { class, origin, ..*arrival };
         let tag = match self.tag_change(&arrival, egress) {
             Ok(tag) => tag,
             Err(reason) => return self.discard(store, egress, reason, frame),

@@ -5,7 +5,10 @@ use crate::frame::{FrameStore, ParkedFrame};
 use crate::ledger::DropReason;
 use crate::node::PortId;
 use crate::switch::classify::{self, Addresses, Class, Tags};
+use crate::switch::prevention;
+use crate::switch::queue::Origin;
 use crate::time::Time;
+use crate::wire::pfc::is_mac_control;
 
 /// What the ingress stages found out about a frame.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +20,10 @@ pub(super) struct Arrival {
     pub(super) vlan_key: u64,
     /// The tags that it came with.
     pub(super) tags: Tags,
+    /// With which it goes on.
     pub(super) class: Class,
+    /// Where its memory is accounted.
+    pub(super) origin: Origin,
     pub(super) addresses: Addresses,
 }
 
@@ -59,7 +65,11 @@ impl Switch {
             });
         }
         let class = self.classifier.classify(port.trust, port.default_class, tags, head);
-        Ok(Arrival { now, ingress, vlan, vlan_key, tags, class, addresses })
+        if port.drops(class.priority()) {
+            return Err(DropReason::Watchdog);
+        }
+        let origin = Origin::new(ingress, class.priority());
+        Ok(Arrival { now, ingress, vlan, vlan_key, tags, class, origin, addresses })
     }
 
     /// What becomes of a frame that has arrived, whatever it is.
@@ -72,7 +82,11 @@ impl Switch {
         frame: ParkedFrame,
     ) {
         let len_bytes = frame.len_bytes();
-        let arrival = match self.inspect(now, ingress, len_bytes, store.head(&frame)) {
+        let head = store.head(&frame);
+        if is_mac_control(head) {
+            return self.take_mac_control(now, store, ingress, frame);
+        }
+        let mut arrival = match self.inspect(now, ingress, len_bytes, head) {
             Ok(arrival) => arrival,
             Err(reason) => return self.refuse(store, ingress, reason, frame),
         };
@@ -92,7 +106,7 @@ impl Switch {
         if destination == station_port {
             return self.discard(store, ingress, DropReason::SamePort, frame);
         }
-        let Some((egress, frame)) = self.leave_by(store, &arrival, destination, frame) else {
+        let Some((egress, mut frame)) = self.leave_by(store, &arrival, destination, frame) else {
             return;
         };
         if egress.index() >= self.ports.len() {
@@ -101,8 +115,32 @@ impl Switch {
         if egress.index() == ingress.index() {
             return self.discard(store, ingress, DropReason::SamePort, frame);
         }
+        if self.prevention.is_some() {
+            self.unhook(store, &mut arrival, egress, &mut frame);
+        }
         let tag = self.tag_change(&arrival, egress);
         self.forward(store, &arrival, egress, tag, frame);
+    }
+
+    /// Moves a frame that turns back within a group of ports on to the next queue of the chain.
+    #[inline(never)]
+    pub(super) fn unhook<S: FrameStore>(
+        &self,
+        store: &mut S,
+        arrival: &mut Arrival,
+        egress: PortId,
+        frame: &mut ParkedFrame,
+    ) {
+        let (ingress, priority) = (arrival.ingress.index(), arrival.class.priority());
+        let step = self.prevention.as_ref();
+        let step = step.and_then(|chain| chain.step(ingress, egress.index(), priority));
+        let Some(step) = step else { return };
+        let head = store.head_mut(frame);
+        prevention::set_dscp(head, arrival.tags.count() as usize, step.dscp);
+        if !arrival.tags.is_none() {
+            arrival.tags = arrival.tags.with_pcp(head, step.priority);
+        }
+        arrival.class = self.classifier.class(step.priority);
     }
 
     /// The destination, a port or a group; None floods.

@@ -17,6 +17,7 @@ use crate::switch::classify::Tags;
 use crate::switch::config::SwitchConfig;
 use crate::switch::mac_table::{MacTable, key_of};
 use crate::switch::port::Port;
+use crate::switch::queue::Origin;
 use crate::switch::route::{Adjacency, ERROR_BYTES_MAX, InnerPacket, Packet, Router, Verdict, Way};
 use crate::switch::vlan::{TagChange, Vlans};
 use crate::switch::vtep::Vtep;
@@ -310,7 +311,10 @@ impl Switch {
         if frame.len_bytes() > out_bytes {
             store.truncate(&mut frame, out_bytes);
         }
-        let arrival = Arrival { tags: Tags::NONE, vlan, ..*arrival };
+        let mut arrival = Arrival { tags: Tags::NONE, vlan, ..*arrival };
+        if self.prevention.is_some() {
+            self.unhook(store, &mut arrival, next.port, &mut frame);
+        }
         let tag =
             if is_untagged { Ok(TagChange::Keep) } else { self.tag_change(&arrival, next.port) };
         self.forward(store, &arrival, next.port, tag, frame);
@@ -374,7 +378,8 @@ impl Switch {
             None => self.ports[ingress.index()].counters.dropped(DropReason::NoFrameForCopy),
             Some(frame) => {
                 let class = port_of(&self.ports, ingress).default_class;
-                let arrival = Arrival { class, tags: Tags::NONE, ..*arrival };
+                let origin = Origin::new(ingress, class.priority());
+                let arrival = Arrival { class, origin, tags: Tags::NONE, ..*arrival };
                 self.leave(store, &arrival, place, next, ParkedFrame::new(frame));
             }
         }

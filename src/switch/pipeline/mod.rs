@@ -10,6 +10,7 @@
 //! | [`egress`] | VLAN of the egress port; link and MTU; admission by queue and memory; tag; queue |
 //! | [`mark`] | what a long queue does to frames: early drops and marks on arrival, marks on leaving |
 //! | [`transmit`] | which queue is served; out of the queue; the wire |
+//! | [`flow_control`] | MAC control frames that came; pauses of queues, and pauses asked for; the watchdog |
 //! | [`plain`] | the first three in one go, for the frame that nothing stops |
 //! | [`node`] | what drivers call; links, ledger |
 //! | [`setting`] | changes of a switch that runs |
@@ -44,6 +45,7 @@
 
 mod egress;
 mod flood;
+mod flow_control;
 mod groups;
 mod ingress;
 mod layer3;
@@ -54,6 +56,7 @@ mod setting;
 mod transmit;
 mod tunnel;
 
+pub use flow_control::StoppedQueue;
 pub use setting::SwitchSetting;
 
 use self::egress::Egress;
@@ -63,10 +66,12 @@ use super::check::SwitchConfigError;
 use super::classify::Classifier;
 use super::config::{PortConfig, QUEUES, SwitchConfig};
 use super::counters::PortCounters;
+use super::flow::FlowControl;
 use super::mac_table::{MacTable, MacTableCounters, key_of};
 use super::memory::Memory;
 use super::port::Port;
 use super::port_set::PortSet;
+use super::prevention::Prevention;
 use super::vlan::Vlans;
 use crate::frame::{FrameStore, ParkedFrame};
 use crate::ledger::DropReason;
@@ -88,7 +93,12 @@ pub struct Switch {
     rng: Rng,
     /// Ports whose link is up.
     up: PortSet,
+    flow: FlowControl,
+    prevention: Option<Prevention>,
     replicated: u64,
+    /// Pause frames that were made, and those that came and were read.
+    generated: u64,
+    consumed: u64,
     /// Frames that [`Node::drain`](crate::node::Node::drain) gave back.
     drained: u64,
 }
@@ -133,7 +143,11 @@ impl Switch {
             layer3,
             classifier,
             up,
+            flow: FlowControl::new(&config),
+            prevention: config.prevention.as_ref().map(Prevention::new),
             replicated: 0,
+            generated: 0,
+            consumed: 0,
             drained: 0,
             config,
         })

@@ -11,10 +11,16 @@ impl<S: FrameStore> Node<S> for Switch {
     #[inline(never)]
     fn on_frame(&mut self, now: Time, store: &mut S, port: PortId, frame: Frame) {
         self.pass(now, store, port, ParkedFrame::new(frame));
+        if self.egress.memory.has_signals() {
+            self.take_signals(now, store);
+        }
     }
 
-    fn on_timer(&mut self, now: Time, _store: &mut S) {
+    fn on_timer(&mut self, now: Time, store: &mut S) {
         self.macs.sweep(now);
+        if self.flow.deadline() <= now {
+            self.on_flow_timer(now, store);
+        }
     }
 
     #[inline]
@@ -46,7 +52,8 @@ impl<S: FrameStore> Node<S> for Switch {
 
     #[inline]
     fn next_deadline(&self) -> Time {
-        self.egress.ready.next_deadline().min(self.macs.next_deadline())
+        let timers = self.macs.next_deadline().min(self.flow.deadline());
+        self.egress.ready.next_deadline().min(timers)
     }
 
     fn on_link(&mut self, now: Time, store: &mut S, port: PortId, up: bool) {
@@ -64,12 +71,10 @@ impl<S: FrameStore> Node<S> for Switch {
             self.up.insert(port.index());
         } else {
             self.up.remove(port.index());
-            while let Some(queue) = state.backlog.checked_ilog2() {
-                let (frame, _) = self.egress.dequeue(state, port, queue);
-                state.counters.dropped(DropReason::LinkDown);
-                store.release(frame.into_frame());
+            for queue in 0..8 {
+                self.drop_queue(store, port, queue, DropReason::LinkDown);
             }
-            state.forget_turns();
+            port_mut(&mut self.ports, port).forget_turns();
             // Its stations may come back by another way; until they do, frames for them are flooded.
             // Those of an aggregation are still there while another of its links is up.
             if self.groups.is_down(station_port) {
@@ -77,6 +82,8 @@ impl<S: FrameStore> Node<S> for Switch {
             }
         }
         self.restart(now, port);
+        self.forget_pauses(now, store, port);
+        self.take_signals(now, store);
     }
 
     fn hold(&mut self, now: Time, port: PortId, held: bool) {
@@ -85,9 +92,16 @@ impl<S: FrameStore> Node<S> for Switch {
     }
 
     fn ledger(&self) -> Ledger {
-        let queued = self.drained + self.egress.pool.len() as u64;
-        let mut ledger = Ledger { replicated: self.replicated, queued, ..Ledger::default() };
-        ledger.generated = self.layer3.as_ref().map_or(0, |layer3| layer3.generated);
+        let waiting = self.waiting_news();
+        let routed = self.layer3.as_ref().map_or(0, |layer3| layer3.generated);
+        let queued = self.drained + self.egress.pool.len() as u64 + waiting;
+        let mut ledger = Ledger {
+            generated: self.generated + waiting + routed,
+            replicated: self.replicated,
+            consumed: self.consumed,
+            queued,
+            ..Ledger::default()
+        };
         for port in &self.ports {
             ledger.received += port.counters.rx_frames;
             ledger.transmitted += port.counters.tx_frames;
@@ -97,10 +111,11 @@ impl<S: FrameStore> Node<S> for Switch {
     }
 
     fn is_quiet(&self) -> bool {
-        self.drained == 0 && self.egress.memory.bytes() == 0
+        self.drained == 0 && self.egress.memory.bytes() == 0 && self.waiting_news() == 0
     }
 
     fn drain(&mut self, store: &mut S) {
+        self.drain_control(store);
         for (id, state) in (0..).zip(&mut self.ports) {
             while let Some(queue) = state.backlog.checked_ilog2() {
                 let (frame, _) = self.egress.dequeue(state, PortId(id), queue);

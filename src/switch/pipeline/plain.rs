@@ -118,6 +118,7 @@ impl Switch {
             vlan_key: port.untagged_key,
             tags: Tags::NONE,
             class: port.default_class,
+            origin: Origin::new(ingress, port.default_class.priority()),
             addresses,
         };
         self.go_beyond(store, &arrival, egress, frame);

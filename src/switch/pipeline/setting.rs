@@ -28,6 +28,14 @@ pub enum SwitchSetting {
     /// Forgets the learned stations of a port, or of all ports; frames for them are flooded until
     /// they are heard again.
     ForgetStations(Option<PortId>),
+    /// Gives a priority of a port back that the watchdog has taken, or all of them, and counts its
+    /// detections anew.
+    RearmWatchdog {
+        /// The port.
+        port: PortId,
+        /// The priority, 0 to 7; None for all.
+        priority: Option<u8>,
+    },
 }
 
 impl SwitchSetting {
@@ -52,6 +60,13 @@ impl SwitchSetting {
                 port_of(config, port)?;
             }
             Self::ForgetStations(None) => {}
+            Self::RearmWatchdog { port, .. } => {
+                port_of(config, port)?;
+                if config.watchdog.is_none() {
+                    let problem = "the switch has none".to_owned();
+                    return Err(SwitchConfigError::no_such(config, "watchdog", problem));
+                }
+            }
         }
         Ok(())
     }
@@ -87,6 +102,11 @@ impl Switch {
             }
             SwitchSetting::MacAgeing(ageing) => self.macs.set_ageing(now, ageing),
             SwitchSetting::ForgetStations(port) => self.macs.flush(port),
+            SwitchSetting::RearmWatchdog { port, priority } => {
+                for class in (0..8).filter(|class| priority.is_none_or(|one| one == *class)) {
+                    self.rearm(now, port, usize::from(class));
+                }
+            }
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use super::{Switch, port_mut};
 use crate::frame::FrameStore;
 use crate::node::{PortId, Transmission};
+use crate::switch::port::CONTROL;
 use crate::switch::schedule::{self, Turn};
 use crate::time::Time;
 
@@ -19,13 +20,18 @@ impl Switch {
         port: PortId,
     ) -> Option<Transmission> {
         let state = port_mut(&mut self.ports, port);
+        let eligible = state.queues_to_serve();
+        if eligible & CONTROL != 0 {
+            return Some(self.transmit_control(now, store, port));
+        }
         let is_scheduled = state.schedule.is_some();
         let (queue, allowed_at) = if is_scheduled {
             self.whose_turn(now, port)?
         } else {
-            (schedule::strict(state.queues_to_serve()), Time::ZERO)
+            (schedule::strict(eligible), Time::ZERO)
         };
         let state = port_mut(&mut self.ports, port);
+        state.note_served(queue);
         let (mut frame, meta) = self.egress.dequeue(state, port, queue);
         let left_bytes = state.queue(queue).bytes();
         if state.queue(queue).looks_at_departures(left_bytes) {
@@ -40,6 +46,9 @@ impl Switch {
         }
         if state.has_work() {
             self.egress.ready.arm(now, port, ends);
+        }
+        if self.egress.memory.has_signals() {
+            self.take_signals(now, store);
         }
         Some(Transmission { frame: frame.into_frame(), starts, ends })
     }
