@@ -44,6 +44,7 @@ use crate::lab::expect::Expectation;
 use crate::lab::memory;
 use crate::node::PortId;
 use crate::switch::SwitchConfig;
+use crate::switch::balance::Method;
 use crate::time::{Duration, Time};
 use crate::units::Rate;
 use crate::xdp::{Attach, Steering, ZeroCopy};
@@ -418,9 +419,16 @@ impl Topology {
     /// True when a stream's frames arrive in the order in which they were sent: nothing on their way
     /// holds one back or takes another path for it, and none is trimmed, which lets it go ahead.
     pub fn promises_order(&self) -> bool {
-        let mut groups = self.switches.iter().flat_map(|switch| &switch.config.groups).peekable();
+        let configs = || self.switches.iter().map(|switch| &switch.config);
+        let routers = || configs().filter_map(|config| config.router.as_ref());
+        let routes = || routers().flat_map(|router| &router.routes);
         // A member that goes or comes back takes its flows along, past frames on their way.
-        let moves = groups.peek().is_some();
+        let moves = configs().any(|config| !config.groups.is_empty())
+            || routes().any(|route| route.via.len() > 1);
+        let mut methods = configs()
+            .flat_map(|config| config.groups.iter().map(|group| &group.group.method))
+            .chain(routers().map(|router| &router.balance))
+            .chain(routes().filter_map(|route| route.balance.as_ref()));
         let reorders = |action: &FaultAction| match action {
             FaultAction::Reorder(share) => share.0 > 0,
             FaultAction::Down | FaultAction::Up => moves,
@@ -429,7 +437,7 @@ impl Topology {
         self.links.iter().all(|link| link.impairment.reorder.0 == 0)
             && self.switches.iter().all(|switch| switch.config.trim.is_none())
             && !self.faults.iter().any(|fault| reorders(&fault.action))
-            && !groups.any(|group| group.group.method.reorders())
+            && !methods.any(Method::reorders)
     }
 
     /// True when tailwater runs the node.

@@ -76,11 +76,12 @@ impl PathChoice for Drill {
             load: (loads.queue_bytes(members.port(member)) << 12)
                 / u64::from(members.weight(member)),
         };
-        for member in &self.memory[..self.remembered] {
-            list.insert(candidate(*member));
-        }
+        // Of queues that are as short a new one is taken, so that idle ports are used alike.
         for _ in 0..self.samples {
             list.insert(candidate(random(members.slots(), rng)));
+        }
+        for member in &self.memory[..self.remembered] {
+            list.insert(candidate(*member));
         }
         self.remembered = list.len.min(self.memory_max);
         for (to, from) in self.memory[..self.remembered].iter_mut().zip(&list.candidates) {
@@ -152,6 +153,13 @@ mod tests {
         assert_eq!(trial.counts(100)[6], 100, "and kept while it is the shortest");
         trial.group.set_up(PortId(6), false);
         assert_eq!(trial.counts(100)[6], 0);
+    }
+
+    #[test]
+    fn idle_ports_are_used_alike() {
+        let mut trial = Trial::new(8, Method::Drill { samples: 2, memory: 1 });
+        let counts = trial.counts(8_000);
+        assert!(counts.iter().all(|count| (850..1_150).contains(count)), "{counts:?}");
     }
 
     #[test]
