@@ -126,7 +126,10 @@ fn a_lossy_flood_leaves_a_lossless_class_its_headroom() {
     assert_eq!(bench.drops(2, DropReason::HeadroomFull), 1, "more than the headroom is lost");
     let group = bench.switch.memory().group(PortId(1), 3);
     assert_eq!((group.bytes, group.headroom_bytes), (10_000, 10_000));
-    assert_eq!(bench.sends().len(), 80);
+    let sent = bench.sends();
+    let (control, data): (Vec<_>, Vec<_>) =
+        sent.iter().partition(|bytes| bytes[12..14] == [0x88, 0x08]);
+    assert_eq!((control.len(), data.len()), (2, 80), "a pause and its end, and all frames");
     assert_eq!(bench.switch.memory().xoff(PortId(1)), 0);
     assert_eq!(bench.switch.buffer_bytes(), 0);
 }

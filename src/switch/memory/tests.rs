@@ -387,3 +387,13 @@ fn nothing_pends_when_xoff_and_xon_fall_between_two_looks() {
     assert_eq!(memory.next_signal(), None);
     assert!(!memory.has_signals());
 }
+
+#[test]
+fn a_group_knows_its_port_and_priority() {
+    for port in [0, 1, 255, 256, 8_191, u16::MAX] {
+        for priority in 0..8 {
+            let parts = GroupId::new(PortId(port), priority).parts();
+            assert_eq!(parts, (PortId(port), priority));
+        }
+    }
+}
