@@ -114,3 +114,164 @@ fn a_ring_deadlocks_without_watchdog_and_prevention_and_the_wait_cycle_is_found(
     assert!(not_held(&report).iter().any(|expr| expr.contains("hosts.pb")));
     assert_eq!(rings(&report), "npw");
 }
+
+/// A ring of routers that send packets round until their hop limit ends, at 40 Gb/s.
+fn routing_loop(rate: &str) -> String {
+    let mut text = format!(
+        r#"
+name = "routing-loop"
+[defaults.link]
+rate = "40Gbps"
+delay = "1us"
+[defaults.switch]
+buffer = "2MB"
+trust = "dscp"
+lossless = [3]
+[defaults.switch.class.3]
+xoff = "40KB"
+[host.h]
+ipv4 = "10.1.0.2/24"
+gateway = ["10.1.0.1"]
+[host.d]
+ipv4 = "10.9.0.2/24"
+[[link]]
+ends = ["h:eth0", "s1:3"]
+[[link]]
+ends = ["d:eth0", "s3:3"]
+[switch.s1.port.3]
+addresses = ["10.1.0.1"]
+[[stream]]
+from = "h"
+to = "d"
+rate = "{rate}"
+dscp = 24
+start = "100us"
+[run]
+duration = "20ms"
+"#
+    );
+    for (from, to) in [(1, 2), (2, 3), (3, 1)] {
+        text += &format!(
+            r#"
+[[link]]
+ends = ["s{from}:2", "s{to}:1"]
+[switch.s{from}]
+icmp_errors_per_second = 0
+[switch.s{from}.port.1]
+addresses = ["10.{to}{from}.0.1"]
+[switch.s{from}.port.2]
+addresses = ["10.{from}{to}.0.2"]
+[[switch.s{from}.neighbour]]
+address = "10.{from}{to}.0.9"
+port = "2"
+[[switch.s{from}.route]]
+prefix = "10.9.0.0/16"
+via = ["10.{from}{to}.0.9"]
+"#
+        );
+    }
+    text
+}
+
+/// A packet crosses the ring's three links 63 times in all, for its hop limit is 64 at the first router:
+/// what is sent at rate r takes 63 r of the 3 B that the links have. So the loop deadlocks beyond
+/// r = n B / TTL (S. Hu et al., Deadlocks in Datacenter Networks, HotNets 2016): 1.905 Gb/s here.
+#[test]
+fn a_routing_loop_deadlocks_beyond_n_b_by_ttl() {
+    for (rate, deadlocks) in [("1.88Gbps", false), ("1.97Gbps", true)] {
+        let (code, report) = sim(&routing_loop(rate));
+        assert_eq!(code, Some(0), "{rate}");
+        assert_eq!(report.get("deadlocks").is_some(), deadlocks, "{rate}");
+        // Until then every packet comes to the end of its hop limit.
+        let ends = report["switches"]["s1"]["drops"]["hop_limit"].as_u64().unwrap_or(0);
+        assert!(ends > 500, "{rate}: {ends}");
+    }
+}
+
+/// Storms of every kind against a switch with a watchdog: its books balance, no frame for the MAC goes
+/// on, and the class that nobody storms loses nothing.
+#[test]
+fn storms_of_every_kind_leave_the_others_alone() {
+    const LAB: &str = r#"
+name = "storms"
+[defaults.link]
+rate = "100Gbps"
+delay = "1us"
+[switch.s1]
+trust = "dscp"
+lossless = [3, 4]
+[switch.s1.watchdog]
+mode = "sonic"
+poll = "400us"
+detection = "800us"
+restoration = "800us"
+[host.h1]
+[host.h2]
+[host.h3]
+[[link]]
+ends = ["h1:eth0", "s1:1"]
+[[link]]
+ends = ["h2:eth0", "s1:2"]
+[[link]]
+ends = ["h3:eth0", "s1:3"]
+[[stream]]
+from = "h1"
+to = ["h2", "h3"]
+rate = "5Gbps"
+dscp = 24
+start = "10us"
+frames = 2000
+[[stream]]
+from = "h1"
+to = ["h2", "h3"]
+rate = "5Gbps"
+dscp = 32
+start = "10us"
+frames = 2000
+[[storm]]
+from = "h2"
+priorities = [3]
+rate = "20Kpps"
+start = "200us"
+duration = "2ms"
+[[storm]]
+from = "h3"
+priorities = [0, 1, 2, 3, 4, 5, 6, 7]
+quanta = 0
+rate = "200Kpps"
+start = "200us"
+duration = "2ms"
+[[storm]]
+from = "h3"
+kind = "pause"
+rate = "100Kpps"
+start = "300us"
+duration = "2ms"
+[[storm]]
+from = "h1"
+kind = "hostile"
+rate = "1Mpps"
+start = "300us"
+duration = "500us"
+[[expect]]
+value = "switches.s1.ports.2.storms_detected[] | sum"
+is = "== 1"
+[[expect]]
+value = "switches.s1.ports.2.storms_restored[] | sum"
+is = "== 1"
+[[expect]]
+value = "switches.s1.drops.watchdog"
+is = "> 100"
+[[expect]]
+value = "switches.s1.drops.malformed"
+is = "> 100"
+[[expect]]
+value = "hosts.h3.stream_frames_received"
+is = "== 4000"
+"#;
+    let (code, report) = sim(LAB);
+    assert_eq!((code, not_held(&report)), (Some(0), vec![]), "{:?}", report["violations"]);
+    let received = |flow: usize| report["flows"][flow]["received"].as_u64().expect("a number");
+    assert!(received(0) < 2_000, "priority 3 to the storm's port");
+    assert_eq!([received(1), received(2), received(3)], [2_000; 3]);
+}

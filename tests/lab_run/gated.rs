@@ -77,6 +77,22 @@ fn leaf_spine_is_the_same_as_simulated() {
 
 /// Packets that Linux never sees change their headers on the way: addresses that move, headers that
 /// come off.
+/// Cut short, so that what they expect does not hold: by the same figures in both.
+#[test]
+fn pauses_are_the_same_as_simulated() {
+    if !namespaces::available() {
+        return;
+    }
+    for (name, change) in [
+        ("pfc-incast", ("frames = 1000 ", "frames = 150 ")),
+        ("pfc-unfairness", ("duration = \"3ms\"", "duration = \"400us\"")),
+        ("pfc-victim", ("duration = \"3ms\"", "duration = \"400us\"")),
+        ("pfc-deadlock-ring", ("duration = \"8ms\"", "duration = \"1700us\"")),
+    ] {
+        both_ways(&Lab::testbed(name, &[change]), 3);
+    }
+}
+
 #[test]
 fn usid_chain_is_the_same_as_simulated() {
     if !namespaces::available() {
