@@ -8,20 +8,29 @@
 //!
 //! `plain` frames are untagged IPv4 and have their port's class, `dscp` frames get theirs from the
 //! DSCP, which the ports trust, and `trunk` frames come and leave with a VLAN tag whose PCP counts.
+//! `usid` packets come by the first port for the switch's own SRv6 segment and are sprayed over the
+//! others; ENTRIES are then routes.
 
 #![allow(clippy::print_stdout, reason = "a bench prints its result")]
 
 use std::error::Error;
+use std::net::Ipv6Addr;
 
 use tailwater::frame::{Frame, FrameStore, SlabStore};
 use tailwater::node::{Node, PortId};
 use tailwater::rng::Rng;
+use tailwater::switch::balance::Method;
+use tailwater::switch::route::config::{
+    Flavours, Neighbour, NextHop, Route, RouterConfig, SidBehaviour, SidConfig,
+};
+use tailwater::switch::route::prefix::IpPrefix;
 use tailwater::switch::{PortConfig, Switch, SwitchConfig, Trust, VlanMode};
 use tailwater::time::{Duration, Time};
 use tailwater::units::Rate;
 use tailwater::wire::MacAddr;
+use tailwater::wire::usid::UsidLayout;
 
-const USAGE: &str = "usage: pipeline PORTS ENTRIES FRAMES BURST plain|dscp|trunk|bare";
+const USAGE: &str = "usage: pipeline PORTS ENTRIES FRAMES BURST plain|dscp|trunk|usid|bare";
 
 /// Length without FCS.
 const FRAME_BYTES: u32 = 60;
@@ -35,6 +44,7 @@ enum Traffic {
     Plain,
     Dscp,
     Trunk,
+    Usid,
     /// Plain, around the switch.
     Bare,
 }
@@ -68,6 +78,13 @@ impl Setting {
             Traffic::Trunk => {
                 vec![0x81, 0x00, priority << 5 | vlan_high, vlan_low, 0x08, 0x00, 0x45, 0x00]
             }
+            // From fd00::99 to fcbb:bb00:1:2:3::, six bytes of nothing.
+            Traffic::Usid => [
+                &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 6, 59, 64, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0][..],
+                &[0, 0, 0, 0, 0, 0x99, 0xfc, 0xbb, 0xbb, 0, 0, 1, 0, 2, 0, 3],
+                &[0; 12],
+            ]
+            .concat(),
         }
     }
 }
@@ -93,6 +110,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "plain" => Traffic::Plain,
             "dscp" => Traffic::Dscp,
             "trunk" => Traffic::Trunk,
+            "usid" => Traffic::Usid,
             "bare" => Traffic::Bare,
             _ => return Err(USAGE.into()),
         },
@@ -118,14 +136,46 @@ fn make_switch(setting: &Setting) -> Result<Switch, Box<dyn Error>> {
         );
         match setting.traffic {
             Traffic::Plain | Traffic::Bare => {}
+            Traffic::Usid => port.vlan = VlanMode::Access(n + 1),
             Traffic::Dscp => port.trust = Trust::Dscp,
             Traffic::Trunk => port.vlan = VlanMode::Trunk { allowed: vec![VLAN], native: None },
         }
         port
     });
     let mut config = SwitchConfig::new("bench", ports.collect());
-    config.mac_table_entries = setting.entries;
+    config.mac_table_entries = setting.entries.max(u32::from(setting.ports));
+    if setting.traffic == Traffic::Usid {
+        config.router = Some(make_router(setting)?);
+    }
     Ok(Switch::new(config)?)
+}
+
+/// A uN, a route behind it over all ports but the first, and others beside it.
+fn make_router(setting: &Setting) -> Result<RouterConfig, Box<dyn Error>> {
+    let mut router = RouterConfig::default();
+    let mut via = Vec::new();
+    for port in 1..setting.ports {
+        let address = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, port).into();
+        let mac = station(u32::from(port));
+        router.neighbours.push(Neighbour { address, mac, port: PortId(port), vlan: None });
+        via.push(NextHop { address, weight: 1 });
+    }
+    let balance = Some(Method::SprayRoundRobin);
+    let next = IpPrefix::new(Ipv6Addr::new(0xfcbb, 0xbb00, 2, 0, 0, 0, 0, 0).into(), 48)?;
+    router.routes.push(Route { prefix: next, via: via.clone(), balance: balance.clone() });
+    for n in 0..setting.entries {
+        let [a, b, c, d] = n.to_be_bytes().map(u16::from);
+        let address = Ipv6Addr::new(0x2a00 | a, b << 8 | c, d << 8, 0, 0, 0, 0, 0);
+        let prefix = IpPrefix::new(address.into(), 40 + u8::try_from(n % 3)? * 4)?;
+        let route = Route { prefix, via: via.clone(), balance: balance.clone() };
+        router.routes.push(route);
+    }
+    router.sids.push(SidConfig {
+        address: Ipv6Addr::new(0xfcbb, 0xbb00, 1, 0, 0, 0, 0, 0),
+        layout: UsidLayout::F3216,
+        behaviour: SidBehaviour::Un(Flavours::default()),
+    });
+    Ok(router)
 }
 
 /// Lets the switch hear every station once, so that the loop meets none that it does not know.
@@ -134,6 +184,9 @@ fn teach(
     store: &mut SlabStore,
     setting: &Setting,
 ) -> Result<(), Box<dyn Error>> {
+    if setting.traffic == Traffic::Usid {
+        return Ok(());
+    }
     for number in 0..setting.entries {
         let mut frame = store.allocate(FRAME_BYTES).ok_or("the store is full")?;
         let to = station(if number == 0 { 1 } else { 0 });
@@ -154,6 +207,12 @@ fn teach(
 }
 
 fn make_pairs(setting: &Setting) -> Result<Vec<Pair>, Box<dyn Error>> {
+    if setting.traffic == Traffic::Usid {
+        let mut addresses = [0; 12];
+        addresses[..6].copy_from_slice(&MacAddr::from_u64(0x0600_0000_0000).0);
+        addresses[6..].copy_from_slice(&station(0).0);
+        return Ok(vec![Pair { addresses, port: PortId(0) }]);
+    }
     let mut rng = Rng::for_node(1, "pairs");
     let ports = u32::from(setting.ports);
     (0..setting.entries.max(4_096))
@@ -221,11 +280,16 @@ fn forward(
     let mut next = pairs.iter().cycle();
     let mut round = Time::ZERO + ROUND;
     let mut sent = 0;
+    // What a router has changed is written anew.
+    let usid = (setting.traffic == Traffic::Usid).then(|| setting.behind_addresses(0));
     while sent < setting.frames {
         let mut now = round;
         for _ in 0..setting.burst {
             if let (Some(mut frame), Some(pair)) = (pool.pop(), next.next()) {
                 store.head_mut(&mut frame)[..12].copy_from_slice(&pair.addresses);
+                if let Some(packet) = &usid {
+                    store.head_mut(&mut frame)[12..12 + packet.len()].copy_from_slice(packet);
+                }
                 switch.on_frame(now, store, pair.port, frame);
             }
         }
