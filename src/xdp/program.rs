@@ -104,8 +104,7 @@ impl XdpMode {
 /// ends: nothing is pinned, and a `bpf_link` lives as long as its descriptor.
 #[derive(Debug)]
 pub struct Attachment {
-    /// Held for what closing it does.
-    _link: OwnedFd,
+    link: OwnedFd,
     sockets: OwnedFd,
     mode: XdpMode,
     stamps: RxStamps,
@@ -141,7 +140,7 @@ impl Attachment {
                 },
             },
         };
-        Ok(Self { _link: link, sockets, mode, stamps })
+        Ok(Self { link, sockets, mode, stamps })
     }
 
     /// Where the program is attached.
@@ -163,6 +162,17 @@ impl Attachment {
         let result =
             unsafe { libbpf_sys::bpf_map_update_elem(self.sockets.as_raw_fd(), key, value, 0) };
         if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
+    }
+}
+
+impl Drop for Attachment {
+    /// Closing the link would detach the program too, but only with its last descriptor: a child
+    /// that another thread has just forked holds one until it runs its own program, and until then
+    /// the interface would be busy.
+    fn drop(&mut self) {
+        // SAFETY: the call reads no memory of ours, and the descriptor is open until after it. Where
+        // it fails, the interface is gone and the program with it.
+        let _ = unsafe { libbpf_sys::bpf_link_detach(self.link.as_raw_fd()) };
     }
 }
 
