@@ -13,6 +13,14 @@ use crate::time::Time;
 pub struct PortId(pub u16);
 
 impl PortId {
+    /// The port of an index into per-port arrays, of which there are fewer than 65,536.
+    #[inline]
+    pub(crate) const fn at(index: usize) -> Self {
+        #[allow(clippy::cast_possible_truncation, reason = "an index of a port")]
+        let port = index as u16;
+        Self(port)
+    }
+
     /// As an index into per-port arrays.
     pub const fn index(self) -> usize {
         self.0 as usize

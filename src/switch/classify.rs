@@ -1,6 +1,7 @@
 //! What the pipeline reads of a frame: addresses, VLAN tags and the field that gives the priority.
 
 use super::config::{SwitchConfig, Trust};
+use super::port::Port;
 use super::vlan::VLAN_MASK;
 use crate::ledger::DropReason;
 use crate::wire::ethertype;
@@ -132,6 +133,83 @@ pub(super) fn parse_plain(head: &[u8]) -> Option<Addresses> {
     Some(Addresses { destination: destination >> 16, source: source >> 16 })
 }
 
+/// The addresses of a frame between two stations, and the type behind them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stations {
+    /// Destination address in the low 48 bits.
+    destination: u64,
+    /// Source address in the upper 48 bits, the type in the lower 16.
+    source_and_type: u64,
+}
+
+impl Stations {
+    #[inline(always)]
+    pub(super) const fn addresses(&self) -> Addresses {
+        Addresses { destination: self.destination, source: self.source_and_type >> 16 }
+    }
+
+    #[inline(always)]
+    const fn ether_type(&self) -> u16 {
+        let [.., high, low] = self.source_and_type.to_be_bytes();
+        u16::from_be_bytes([high, low])
+    }
+
+    /// Whether the frame has no tag and is not for the MAC itself.
+    #[inline(always)]
+    pub(super) fn are_untagged(&self) -> bool {
+        // IPv4 and ARP are below 0x8000, these are not.
+        self.source_and_type & 0x8000 == 0 || !NOT_PLAIN.contains(&(self.source_and_type & 0xffff))
+    }
+}
+
+/// Reads the addresses of a frame between two stations; None for every other frame.
+#[inline(always)]
+pub(super) fn parse_stations(head: &[u8]) -> Option<Stations> {
+    let (from_0, from_6) = (head.first_chunk::<8>()?, head.get(6..14)?.first_chunk::<8>()?);
+    let destination = u64::from_be_bytes(*from_0);
+    let source_and_type = u64::from_be_bytes(*from_6);
+    if (destination | source_and_type) & GROUP_BIT << 16 != 0 {
+        return None;
+    }
+    Some(Stations { destination: destination >> 16, source_and_type })
+}
+
+/// The only tag of a frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SingleTag {
+    tag: u16,
+    /// The type behind it.
+    ether_type: u16,
+}
+
+impl SingleTag {
+    /// Its VLAN, which is not 0.
+    #[inline(always)]
+    pub(super) const fn vlan(self) -> u16 {
+        self.tag & VLAN_MASK
+    }
+
+    #[inline(always)]
+    pub(super) const fn tags(self) -> Tags {
+        Tags::new(self.tag, 1)
+    }
+}
+
+/// Reads the tag of a frame that has one, with a VLAN; None for every other frame.
+#[inline(always)]
+pub(super) fn parse_tag(stations: &Stations, head: &[u8]) -> Option<SingleTag> {
+    if !is_tag(stations.ether_type()) {
+        return None;
+    }
+    let [tag_0, tag_1, type_0, type_1] = *head.get(14..18)?.first_chunk()?;
+    let tag = u16::from_be_bytes([tag_0, tag_1]);
+    let ether_type = u16::from_be_bytes([type_0, type_1]);
+    if tag & VLAN_MASK == 0 || ether_type & 0x8000 != 0 && is_tag(ether_type) {
+        return None;
+    }
+    Some(SingleTag { tag, ether_type })
+}
+
 /// Whether the frame has VLAN tags; false where it ends before.
 #[inline]
 pub(super) fn is_tagged(head: &[u8]) -> bool {
@@ -194,9 +272,10 @@ impl Class {
         self.0.to_be_bytes()[0]
     }
 
+    /// Below 8.
     #[inline]
-    pub(super) const fn queue(self) -> u8 {
-        self.0.to_be_bytes()[1]
+    pub(super) const fn queue(self) -> u32 {
+        self.0 as u32 & 7
     }
 }
 
@@ -233,6 +312,37 @@ impl Classifier {
         }
     }
 
+    /// [`classify`](Self::classify) of a frame without tag.
+    #[inline(always)]
+    pub(super) fn class_untagged(&self, port: &Port, stations: &Stations, head: &[u8]) -> Class {
+        if port.trust != Trust::Dscp {
+            return port.default_class;
+        }
+        self.class_by_dscp(stations.ether_type(), head.get(14..16), port.default_class)
+    }
+
+    /// [`classify`](Self::classify) of a frame with one tag.
+    #[inline(always)]
+    pub(super) fn class_tagged(&self, port: &Port, tag: SingleTag, head: &[u8]) -> Class {
+        match port.trust {
+            Trust::Pcp => self.of_pcp[usize::from(tag.tag >> 13)],
+            Trust::Dscp => self.class_by_dscp(tag.ether_type, head.get(18..20), port.default_class),
+            Trust::Port => port.default_class,
+        }
+    }
+
+    /// The class that the first two bytes of a packet name.
+    #[inline(always)]
+    fn class_by_dscp(&self, ether_type: u16, first: Option<&[u8]>, default: Class) -> Class {
+        let Some(&[first, second]) = first else { return default };
+        let dscp = match ether_type {
+            ETHER_TYPE_IPV4 => second >> 2,
+            ETHER_TYPE_IPV6 => (first & 0x0f) << 2 | second >> 6,
+            _ => return default,
+        };
+        self.of_dscp[usize::from(dscp & 63)]
+    }
+
     /// A priority with its queue.
     pub(super) fn class(&self, priority: u8) -> Class {
         self.of_priority[usize::from(priority & 7)]
@@ -255,6 +365,12 @@ fn dscp(tags: Tags, head: &[u8]) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::PortId;
+    use crate::switch::config::PortConfig;
+    use crate::units::Rate;
+    use crate::wire::MacAddr;
+    use crate::wire::pfc::is_mac_control;
+    use proptest::prelude::*;
 
     const MACS: [u8; 12] = [0x02, 0, 0, 0, 0, 1, 0x02, 0, 0, 0, 0, 2];
 
@@ -315,5 +431,58 @@ mod tests {
         assert_eq!(read(Trust::Dscp, &v6), 3);
         assert_eq!(read(Trust::Dscp, &[0x08, 0x06, 0, 1]), 1, "ARP has no DSCP");
         assert_eq!(read(Trust::Dscp, &[0x08, 0x00, 0x45]), 1, "cut before the field");
+    }
+
+    /// Types and bytes that the ways through the switch tell apart.
+    fn byte() -> impl Strategy<Value = u8> {
+        prop_oneof![
+            Just(0x81),
+            Just(0),
+            Just(8),
+            Just(0x88),
+            Just(0xa8),
+            Just(0x86),
+            Just(0xdd),
+            any::<u8>()
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn the_short_way_reads_what_the_long_way_reads(
+            bytes in proptest::collection::vec(byte(), 10..24),
+            tag_first: bool,
+            trust in prop_oneof![Just(Trust::Pcp), Just(Trust::Dscp), Just(Trust::Port)],
+        ) {
+            let mut config = SwitchConfig::new("s", Vec::new());
+            for (n, priority) in (0..).zip(&mut config.dscp_to_priority) {
+                *priority = n % 8 * 5 % 8;
+            }
+            config.pcp_to_priority = [3, 1, 4, 1, 5, 2, 6, 0];
+            let classifier = Classifier::new(&config);
+            let mut port = PortConfig::new("1", MacAddr([2, 0, 0, 0, 0, 9]), Rate::from_gbps(1));
+            port.trust = trust;
+            let port = Port::new(&port, PortId(0), classifier.class(7), 24, true);
+            let mut head = MACS.to_vec();
+            if tag_first {
+                head.extend([0x81, 0x00]);
+            }
+            head.extend(bytes);
+            let long = parse(&head).expect("long enough");
+            let tags = read_tags(&head);
+            let short = parse_stations(&head).expect("two stations");
+            prop_assert_eq!(short.addresses(), long);
+            prop_assert_eq!(short.are_untagged(), !is_tagged(&head) && !is_mac_control(&head));
+            let class = |tags| classifier.classify(trust, port.default_class, tags, &head);
+            if short.are_untagged() {
+                prop_assert_eq!(classifier.class_untagged(&port, &short, &head), class(Tags::NONE));
+            } else if let Some(tag) = parse_tag(&short, &head) {
+                let tags = tags.expect("a tag");
+                prop_assert_eq!((tag.tags(), Some(tag.vlan())), (tags, tags.vlan()));
+                prop_assert_eq!(classifier.class_tagged(&port, tag, &head), class(tags));
+            } else if let Ok(tags) = tags {
+                prop_assert!(tags.count() != 1 || tags.vlan().is_none());
+            }
+        }
     }
 }

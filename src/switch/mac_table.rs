@@ -175,7 +175,7 @@ impl MacTable {
             Some(value) => value,
             None => self.value_elsewhere(key),
         };
-        port_unless_expired(value, now)
+        place_unless_expired(value, now).map(PortId::at)
     }
 
     /// The value of a station that is at home, as most are.
@@ -382,17 +382,18 @@ const fn last_of_tick(now: Time) -> u64 {
     now.as_ps() | PLACE_MASK
 }
 
-/// The port that a value has, unless it has expired.
+/// The port that a value has, as an index, unless it has expired.
 #[inline]
-pub(super) const fn port_unless_expired(value: u64, now: Time) -> Option<PortId> {
-    if expired(value, now) { None } else { Some(port_of(value)) }
+pub(super) const fn place_unless_expired(value: u64, now: Time) -> Option<usize> {
+    if expired(value, now) { None } else { Some(place_of(value)) }
 }
 
 #[inline]
-const fn port_of(value: u64) -> PortId {
+const fn place_of(value: u64) -> usize {
     // A port of the switch has 8 bits, a place that is none of them 15, below STATIC.
-    let [low, high, ..] = value.to_le_bytes();
-    PortId(u16::from_le_bytes([low, high & 0x7f]))
+    #[allow(clippy::cast_possible_truncation, reason = "15 bits")]
+    let place = (value & (STATIC - 1)) as usize;
+    place
 }
 
 #[cfg(test)]

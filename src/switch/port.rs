@@ -31,22 +31,34 @@ pub(super) struct Port {
     egress_bytes_max: u32,
     /// The VLAN of untagged frames; 0 refuses them.
     pub(super) untagged_vlan: u16,
-    pub(super) trust: Trust,
-    /// The queue of `default_class`.
-    pub(super) default_queue: u32,
     /// That of frames that do not say theirs.
     pub(super) default_class: Class,
+    pub(super) trust: Trust,
     /// Floods and learns: inside the spanning tree.
     pub(super) flood: bool,
     up: bool,
     held: bool,
+    /// Nothing is to be done for a frame that leaves but to put it on the wire: strict priority, no
+    /// marks, no accounts, and nobody who watches.
+    pub(super) sends_plainly: bool,
+    /// Bit n is set while frames of priority n that come by this port are dropped.
+    dropping: u8,
+    /// Under which destination stations behind it are learned: itself, or its aggregation.
+    pub(super) station_port: PortId,
+    /// The queue of `default_class`.
+    pub(super) default_queue: u32,
     /// The longest untagged frame that is let in without further questions; 0 unless untagged
     /// frames have a VLAN here, are learned from, and have the default class whatever they carry.
     pub(super) plain_bytes_max: u32,
+    /// The longest frame, its tag not counted, that is let in where tags and code points are looked
+    /// at; 0 unless frames are learned from, none is dropped for its priority and, for untagged
+    /// ones, these have a VLAN here.
+    pub(super) known_tagged_bytes_max: u32,
+    pub(super) known_bytes_max: u32,
+    /// Every frame that comes by this port goes the long way.
+    is_long: bool,
     /// The VLAN of untagged frames at its place in the MAC table's keys.
     pub(super) untagged_key: u64,
-    /// Under which destination stations behind it are learned: itself, or its aggregation.
-    pub(super) station_port: PortId,
     /// How its queues are served, where that is not strict priority alone.
     pub(super) schedule: Option<Box<Schedule>>,
     markers: Box<[Marker; QUEUES]>,
@@ -58,14 +70,12 @@ pub(super) struct Port {
     paused: u32,
     /// Bit n is set when queue n has sent a frame since the watchdog looked.
     served: u32,
-    /// Bit n is set while frames of priority n that come by this port are dropped.
-    dropping: u8,
     pub(super) counters: PortCounters,
 }
 
 impl Port {
-    /// A port that is learned as `station_port`, whose frames have `default_class` unless they say theirs, with its link up. Unless
-    /// `may_be_plain`, all of them go through every stage.
+    /// A port that is learned as `station_port`, whose frames have `default_class` unless they say
+    /// theirs, with its link up. Unless `may_be_plain`, all of them are looked into.
     pub(super) fn new(
         config: &PortConfig,
         station_port: PortId,
@@ -80,12 +90,15 @@ impl Port {
         let frame_bytes_max = config.mtu_bytes.saturating_add(ETHERNET_BYTES);
         let is_plain =
             may_be_plain && untagged_vlan != 0 && config.trust != Trust::Dscp && config.flood;
-        Self {
+        let schedule = Schedule::new(&config.schedule).map(Box::new);
+        let sends_plainly =
+            may_be_plain && schedule.is_none() && config.marks.iter().all(Option::is_none);
+        let mut port = Self {
             frame_bytes_max,
             egress_bytes_max: frame_bytes_max,
             untagged_vlan,
             trust: config.trust,
-            default_queue: u32::from(default_class.queue()),
+            default_queue: default_class.queue(),
             default_class,
             flood: config.flood,
             up: true,
@@ -103,7 +116,11 @@ impl Port {
                 Queue::new(config.queue_limit_bytes[queue], &marker)
             }),
             station_port,
-            schedule: Schedule::new(&config.schedule).map(Box::new),
+            schedule,
+            sends_plainly,
+            known_tagged_bytes_max: 0,
+            known_bytes_max: 0,
+            is_long: false,
             markers: Box::new(
                 config
                     .marks
@@ -111,7 +128,9 @@ impl Port {
                     .map(|config| config.as_ref().map_or(Marker::OFF, Marker::new)),
             ),
             counters: PortCounters::default(),
-        }
+        };
+        port.find_known();
+        port
     }
 
     /// Whether a frame of `len_bytes`, its tags not counted, is within the port's MTU.
@@ -179,6 +198,7 @@ impl Port {
     pub(super) fn set_dropping(&mut self, priority: usize, queue: u32, drops: bool) {
         let bit = 1_u8.wrapping_shl(u32::try_from(priority).unwrap_or(0));
         self.dropping = if drops { self.dropping | bit } else { self.dropping & !bit };
+        self.find_known();
         self.queue(queue).set_closed(drops);
     }
 
@@ -186,6 +206,20 @@ impl Port {
     #[inline]
     pub(super) const fn drops(&self, priority: u8) -> bool {
         self.dropping & 1_u8.wrapping_shl(priority as u32) != 0
+    }
+
+    /// From now on every frame that comes by this port goes the long way.
+    pub(super) const fn go_long(&mut self) {
+        self.plain_bytes_max = 0;
+        self.is_long = true;
+        self.find_known();
+    }
+
+    const fn find_known(&mut self) {
+        let is_short = self.flood && !self.is_long && self.dropping == 0;
+        self.known_tagged_bytes_max = if is_short { self.frame_bytes_max } else { 0 };
+        self.known_bytes_max =
+            if self.untagged_vlan == 0 { 0 } else { self.known_tagged_bytes_max };
     }
 
     const fn find_open(&mut self) {

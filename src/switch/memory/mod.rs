@@ -430,6 +430,13 @@ impl Memory {
         }
     }
 
+    /// [`release`](Self::release) for a memory that keeps no accounts.
+    #[inline(always)]
+    pub(super) const fn give_again(&mut self, cells: u32) {
+        debug_assert!(!self.is_shared, "cells without an account");
+        self.free += cells;
+    }
+
     /// Gives the cells of a frame back.
     #[inline(always)]
     pub fn release(&mut self, account: Account, cells: u32) {

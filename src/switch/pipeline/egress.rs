@@ -46,7 +46,7 @@ impl Egress {
         if !port.up_and_carries(came_bytes - arrival.tags.bytes()) {
             return Err(port.why_it_refuses());
         }
-        let queue = u32::from(arrival.class.queue());
+        let queue = arrival.class.queue();
         let cells = self.memory.cells().of_frame(len_bytes);
         let bytes = port.queue(queue).bytes_with(len_bytes);
         if !port.queue(queue).has_held(bytes)
@@ -131,6 +131,17 @@ impl Egress {
         (frame, meta)
     }
 
+    /// The same where the memory keeps no accounts.
+    #[inline(always)]
+    pub(super) fn dequeue_plainly(&mut self, port: &mut Port, queue: u32) -> (ParkedFrame, Meta) {
+        let (frame, meta, was_last) = self.pool.pop(port.queue(queue));
+        if was_last {
+            port.backlog &= !1_u32.wrapping_shl(queue);
+        }
+        self.memory.give_again(meta.cells);
+        (frame, meta)
+    }
+
     /// Gives back what admission took for a frame that is not going to be queued after all.
     #[cold]
     pub(super) fn withdraw(&mut self, egress: PortId, queue: u32, meta: Meta) {
@@ -181,7 +192,7 @@ impl Switch {
             Ok(meta) => meta,
             Err(reason) => return self.turn_away(store, arrival, egress, reason, frame),
         };
-        let queue = u32::from(arrival.class.queue());
+        let queue = arrival.class.queue();
         let mut frame = frame;
         if port.queue(queue).looks_at_arrivals()
             && !self.survives_arrival(store, egress, queue, &mut frame)
@@ -230,7 +241,7 @@ impl Switch {
         frame: ParkedFrame,
     ) {
         let trim = self.config.trim.filter(|trim| {
-            trim.queues.wrapping_shr(u32::from(arrival.class.queue())) & 1 == 1
+            trim.queues.wrapping_shr(arrival.class.queue()) & 1 == 1
                 && matches!(
                     reason,
                     DropReason::QueueLimit | DropReason::IngressLimit | DropReason::BufferFull
@@ -270,7 +281,7 @@ impl Switch {
         };
         port.counters.trim_tx += 1;
         trim.trim(store, &mut frame, is_last_hop);
-        let queue = u32::from(arrival.class.queue());
+        let queue = arrival.class.queue();
         if tag != TagChange::Keep {
             return self.retag(store, egress, queue, tag, meta, frame);
         }

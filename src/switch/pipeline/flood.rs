@@ -94,7 +94,7 @@ impl Switch {
         let (came_bytes, len_bytes) = (frame.len_bytes(), tag.len_after(frame.len_bytes()));
         let port = port_mut(&mut self.ports, egress);
         let meta = self.egress.admit(port, egress, arrival, came_bytes, len_bytes)?;
-        let queue = u32::from(arrival.class.queue());
+        let queue = arrival.class.queue();
         let Some(copy) = store.duplicate(frame) else {
             self.egress.withdraw(egress, queue, meta);
             return Err(DropReason::NoFrameForCopy);

@@ -66,6 +66,7 @@ impl Switch {
         let stopped = self.flow.stopped_queues(port.index());
         let resumed_at = self.flow.port(port.index()).pauses.resumed_at();
         self.flow.note_deadline(port.index());
+        self.note_timers();
         let state = port_mut(&mut self.ports, port);
         // What waited could not have left before.
         state.line.not_before(resumed_at);
@@ -105,6 +106,7 @@ impl Switch {
         let changed = backlog != state.backlog;
         state.backlog = backlog;
         self.flow.note_deadline(port.index());
+        self.note_timers();
         if changed {
             self.restart(now, port);
         }
@@ -133,6 +135,7 @@ impl Switch {
             self.egress.ready.arm(now, port, ends);
         }
         self.flow.note_deadline(port.index());
+        self.note_timers();
         Transmission { frame, starts, ends }
     }
 

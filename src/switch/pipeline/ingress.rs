@@ -86,7 +86,7 @@ impl Switch {
         if is_mac_control(head) {
             return self.take_mac_control(now, store, ingress, frame);
         }
-        let mut arrival = match self.inspect(now, ingress, len_bytes, head) {
+        let arrival = match self.inspect(now, ingress, len_bytes, head) {
             Ok(arrival) => arrival,
             Err(reason) => return self.refuse(store, ingress, reason, frame),
         };
@@ -103,7 +103,20 @@ impl Switch {
                 self.learn(now, source, station_port);
             }
         }
-        if destination == station_port {
+        self.go_on(store, arrival, destination, frame);
+    }
+
+    /// The way of a frame that has been counted and learned from, to a port, a group or beyond.
+    #[inline(always)]
+    pub(super) fn go_on<S: FrameStore>(
+        &mut self,
+        store: &mut S,
+        mut arrival: Arrival,
+        destination: PortId,
+        frame: ParkedFrame,
+    ) {
+        let ingress = arrival.ingress;
+        if destination == port_of(&self.ports, ingress).station_port {
             return self.discard(store, ingress, DropReason::SamePort, frame);
         }
         let Some((egress, mut frame)) = self.leave_by(store, &arrival, destination, frame) else {
@@ -157,6 +170,7 @@ impl Switch {
     #[inline(never)]
     pub(super) fn learn(&mut self, now: Time, station: u64, port: PortId) {
         self.macs.learn(now, station, port);
+        self.note_timers();
     }
 
     /// Drops a frame that has not passed inspection, which counts as received all the same.

@@ -77,7 +77,7 @@ use crate::frame::{FrameStore, ParkedFrame};
 use crate::ledger::DropReason;
 use crate::node::PortId;
 use crate::rng::Rng;
-use crate::time::Duration;
+use crate::time::{Duration, Time};
 
 /// A switch.
 #[derive(Debug)]
@@ -95,6 +95,8 @@ pub struct Switch {
     up: PortSet,
     flow: FlowControl,
     prevention: Option<Prevention>,
+    /// When flow control or the MAC table has something to do: the earliest, or earlier.
+    timer_due: Time,
     replicated: u64,
     /// Pause frames that were made, and those that came and were read.
     generated: u64,
@@ -125,15 +127,20 @@ impl Switch {
         let groups = Groups::new(&config, &mut rng)
             .map_err(|error| SwitchConfigError::no_such(&config, error.field, error.message))?;
         let egress = Egress::new(&config);
-        let may_be_plain = !egress.memory.is_shared();
+        let may_be_plain = !egress.memory.is_shared() && config.watchdog.is_none();
         let port = |(id, port): (u16, &PortConfig)| {
             let class = classifier.class(port.default_priority);
             let station_port = groups.station_port(PortId(id));
-            Port::new(port, station_port, class, config.overhead_bytes, may_be_plain)
+            let mut port =
+                Port::new(port, station_port, class, config.overhead_bytes, may_be_plain);
+            if config.prevention.is_some() {
+                port.go_long();
+            }
+            port
         };
         let vlans = Vlans::new(&config);
         let layer3 = Layer3::new(&config, &vlans, &mut macs)?;
-        Ok(Self {
+        let mut switch = Self {
             ports: (0..).zip(&config.ports).map(port).collect(),
             vlans,
             macs,
@@ -149,8 +156,11 @@ impl Switch {
             generated: 0,
             consumed: 0,
             drained: 0,
+            timer_due: Time::NEVER,
             config,
-        })
+        };
+        switch.note_timers();
+        Ok(switch)
     }
 
     /// What the switch was built from, with the settings that were made since.

@@ -11,9 +11,6 @@ impl<S: FrameStore> Node<S> for Switch {
     #[inline(never)]
     fn on_frame(&mut self, now: Time, store: &mut S, port: PortId, frame: Frame) {
         self.pass(now, store, port, ParkedFrame::new(frame));
-        if self.egress.memory.has_signals() {
-            self.take_signals(now, store);
-        }
     }
 
     fn on_timer(&mut self, now: Time, store: &mut S) {
@@ -21,6 +18,8 @@ impl<S: FrameStore> Node<S> for Switch {
         if self.flow.deadline() <= now {
             self.on_flow_timer(now, store);
         }
+        self.timer_due = Time::NEVER;
+        self.note_timers();
     }
 
     #[inline]
@@ -36,7 +35,7 @@ impl<S: FrameStore> Node<S> for Switch {
             return None;
         }
         self.egress.ready.disarm(port);
-        self.transmit(now, store, port)
+        self.transmit_any(now, store, port)
     }
 
     #[inline(always)]
@@ -44,7 +43,7 @@ impl<S: FrameStore> Node<S> for Switch {
         self.egress.ready.advance(now);
         loop {
             let port = self.egress.ready.pop()?;
-            if let Some(sent) = self.transmit(now, store, port) {
+            if let Some(sent) = self.transmit_any(now, store, port) {
                 return Some((port, sent));
             }
         }
@@ -52,8 +51,11 @@ impl<S: FrameStore> Node<S> for Switch {
 
     #[inline]
     fn next_deadline(&self) -> Time {
-        let timers = self.macs.next_deadline().min(self.flow.deadline());
-        self.egress.ready.next_deadline().min(timers)
+        debug_assert!(
+            self.timer_due <= self.macs.next_deadline().min(self.flow.deadline()),
+            "a deadline that nobody noted"
+        );
+        self.egress.ready.next_deadline().min(self.timer_due)
     }
 
     fn on_link(&mut self, now: Time, store: &mut S, port: PortId, up: bool) {
@@ -81,6 +83,7 @@ impl<S: FrameStore> Node<S> for Switch {
                 self.macs.flush(Some(station_port));
             }
         }
+        self.note_timers();
         self.restart(now, port);
         self.forget_pauses(now, store, port);
         self.take_signals(now, store);

@@ -1,21 +1,23 @@
-//! The short way of a plain frame: untagged, of its port's class, between two known stations, with
-//! nothing in its way. It is the other stages in one go, to the same effect.
+//! The short way of a frame between two known stations that nothing stops. It is the other stages
+//! in one go, to the same effect; a frame that something stops goes the long way, from the first
+//! stage that has not taken effect.
+//!
+//! There are two of it. The first is for untagged frames of ports where these have one class
+//! whatever they carry, in a memory without accounts. The second looks into the frame for its tag
+//! and its code point, and has an account for its cells.
 
 use super::ingress::Arrival;
-use super::{Switch, port_mut};
+use super::{Switch, port_mut, port_of};
 use crate::frame::{FrameStore, ParkedFrame};
 use crate::ledger::DropReason;
 use crate::node::PortId;
-use crate::switch::balance::Packet;
-use crate::switch::classify::{self, Addresses, Tags};
-use crate::switch::config::group_of;
+use crate::switch::classify::{self, TAG_BYTES, Tags};
 use crate::switch::mac_table;
 use crate::switch::queue::{Meta, Origin};
 use crate::time::Time;
 
 impl Switch {
-    /// Takes a frame that has arrived. One that something stops goes the long way, from the first
-    /// stage that has not taken effect.
+    /// Takes a frame that has arrived.
     #[inline(always)]
     pub(super) fn pass<S: FrameStore>(
         &mut self,
@@ -27,10 +29,10 @@ impl Switch {
         let len_bytes = frame.len_bytes();
         let from = port_mut(&mut self.ports, ingress);
         if len_bytes > from.plain_bytes_max {
-            return self.handle(now, store, ingress, frame);
+            return self.look_into(now, store, ingress, frame);
         }
         let Some(addresses) = classify::parse_plain(store.head(&frame)) else {
-            return self.handle(now, store, ingress, frame);
+            return self.look_into(now, store, ingress, frame);
         };
         let vlan_key = from.untagged_key;
         let destination = vlan_key ^ addresses.destination;
@@ -38,89 +40,174 @@ impl Switch {
             Some(value) => value,
             None => self.macs.value_elsewhere(destination),
         };
-        let Some(destination) = mac_table::port_unless_expired(value, now) else {
+        let Some(place) = mac_table::place_unless_expired(value, now) else {
             return self.handle(now, store, ingress, frame);
         };
-        let queue = from.default_queue;
+        let (queue, station_port) = (from.default_queue, from.station_port);
         from.counters.received(len_bytes);
         let source = vlan_key ^ addresses.source;
-        let station_port = from.station_port;
         if !self.macs.refresh(now, source, station_port) {
             self.learn(now, source, station_port);
         }
-        let mut egress = destination;
-        if group_of(destination).is_some() {
-            let packet = Packet { head: store.head(&frame), tag_bytes: 0, len_bytes, ingress };
-            egress = match self.member_for(now, destination, &packet) {
-                // Back by the aggregation that it came by, if it comes to that.
-                Ok(_) if destination == station_port => ingress,
-                Ok(port) => port,
-                Err(port) => return self.discard(store, port, DropReason::LinkDown, frame),
-            };
-        }
-        let Some(to) = self.ports.get_mut(egress.index()) else {
-            return self.handle_beyond(now, store, ingress, egress, addresses, frame);
+        let Some(to) = self.ports.get_mut(place) else {
+            return self.handle_known(now, store, ingress, frame);
         };
         let bytes = to.queue(queue).bytes_with(len_bytes);
         let cells = self.egress.memory.cells().of_frame(len_bytes);
         // Within what the queue and the memory have held before, there is no limit to look at and
         // no record to keep.
-        if egress.index() == ingress.index()
+        if place == ingress.index()
             || to.untagged_key != vlan_key
             || !to.up_and_carries(len_bytes)
             || !to.queue(queue).has_held(bytes)
             || !self.egress.memory.take_again(cells)
         {
-            return self.handle_known(now, store, ingress, egress, frame);
+            return self.handle_known(now, store, ingress, frame);
         }
         let meta = Meta { enqueued_at: now, cells, origin: Origin::UNKNOWN };
+        self.egress.enqueue(to, PortId::at(place), queue, bytes, frame, meta);
+    }
+
+    /// Takes a frame that has to be looked into.
+    #[inline(never)]
+    fn look_into<S: FrameStore>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+        ingress: PortId,
+        frame: ParkedFrame,
+    ) {
+        self.pass_looking(now, store, ingress, frame);
+        // Where memory has accounts, every frame comes by here.
+        if self.egress.memory.has_signals() {
+            self.take_signals(now, store);
+        }
+    }
+
+    /// Takes a frame with at most one tag, which it keeps.
+    #[inline(always)]
+    fn pass_looking<S: FrameStore>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+        ingress: PortId,
+        frame: ParkedFrame,
+    ) {
+        let head = store.head(&frame);
+        let Some(stations) = classify::parse_stations(head) else {
+            return self.handle(now, store, ingress, frame);
+        };
+        let from = port_of(&self.ports, ingress);
+        let addresses = stations.addresses();
+        if stations.are_untagged() {
+            if frame.len_bytes() > from.known_bytes_max {
+                return self.handle(now, store, ingress, frame);
+            }
+            let class = self.classifier.class_untagged(from, &stations, head);
+            let origin = Origin::new(ingress, class.priority());
+            let (vlan, vlan_key, tags) = (from.untagged_vlan, from.untagged_key, Tags::NONE);
+            let arrival = Arrival { now, ingress, vlan, vlan_key, tags, class, origin, addresses };
+            return self.pass_known::<false, S>(store, arrival, 0, frame);
+        }
+        let Some(tag) = classify::parse_tag(&stations, head) else {
+            return self.handle(now, store, ingress, frame);
+        };
+        let (vlan_at, vlan) = self.vlans.find(tag.vlan());
+        if !vlan.members.contains(ingress.index())
+            || frame.len_bytes() - TAG_BYTES > from.known_tagged_bytes_max
+        {
+            return self.handle(now, store, ingress, frame);
+        }
+        let class = self.classifier.class_tagged(from, tag, head);
+        let origin = Origin::new(ingress, class.priority());
+        let (vlan, vlan_key, tags) = (tag.vlan(), vlan.key, tag.tags());
+        let arrival = Arrival { now, ingress, vlan, vlan_key, tags, class, origin, addresses };
+        self.pass_known::<true, S>(store, arrival, vlan_at, frame);
+    }
+
+    /// The rest of the way, from the look-up on, of a frame whose VLAN, if it has a tag, is at
+    /// `vlan_at`.
+    #[inline(always)]
+    fn pass_known<const TAGGED: bool, S: FrameStore>(
+        &mut self,
+        store: &mut S,
+        arrival: Arrival,
+        vlan_at: usize,
+        frame: ParkedFrame,
+    ) {
+        let Arrival { now, ingress, vlan_key, class, origin, addresses, .. } = arrival;
+        let len_bytes = frame.len_bytes();
+        let destination = vlan_key ^ addresses.destination;
+        let value = match self.macs.value_at_home(destination) {
+            Some(value) => value,
+            None => self.macs.value_elsewhere(destination),
+        };
+        let Some(place) = mac_table::place_unless_expired(value, now) else {
+            return self.handle(now, store, ingress, frame);
+        };
+        let from = port_mut(&mut self.ports, ingress);
+        let station_port = from.station_port;
+        from.counters.received(len_bytes);
+        let source = vlan_key ^ addresses.source;
+        if !self.macs.refresh(now, source, station_port) {
+            self.learn(now, source, station_port);
+        }
+        let Some(to) = self.ports.get_mut(place) else {
+            return self.go_on_from_known(store, arrival, PortId::at(place), frame);
+        };
+        let queue = class.queue();
+        let bytes = to.queue(queue).bytes_with(len_bytes);
+        let cells = self.egress.memory.cells().of_frame(len_bytes);
+        let leaves_as_it_came = if TAGGED {
+            self.vlans.at(vlan_at).tagged.contains(place)
+        } else {
+            to.untagged_key == vlan_key
+        };
+        let untagged_bytes = if TAGGED { len_bytes - TAG_BYTES } else { len_bytes };
+        let egress = PortId::at(place);
+        if place == ingress.index()
+            || !leaves_as_it_came
+            || !to.up_and_carries(untagged_bytes)
+            || !to.queue(queue).has_held(bytes)
+            || !self.egress.memory.admit_again(origin.account(egress, queue), cells)
+        {
+            return self.go_on_from_known(store, arrival, egress, frame);
+        }
+        let meta = Meta { enqueued_at: now, cells, origin };
         self.egress.enqueue(to, egress, queue, bytes, frame, meta);
     }
 
-    /// The long way of a frame that has been counted and learned from, and leaves by `egress`.
+    /// The long way of a plain frame that has been counted and learned from.
     #[inline(never)]
     fn handle_known<S: FrameStore>(
         &mut self,
         now: Time,
         store: &mut S,
         ingress: PortId,
-        egress: PortId,
         frame: ParkedFrame,
     ) {
         let head = store.head(&frame);
-        let arrival = match self.inspect(now, ingress, frame.len_bytes(), head) {
-            Ok(arrival) => arrival,
-            Err(reason) => return self.discard(store, ingress, reason, frame),
-        };
-        if egress.index() == ingress.index() {
-            return self.discard(store, ingress, DropReason::SamePort, frame);
+        let known = self.inspect(now, ingress, frame.len_bytes(), head).map(|arrival| {
+            let destination = self.look_up(&arrival);
+            (arrival, destination)
+        });
+        match known {
+            Ok((arrival, Some(destination))) => self.go_on(store, arrival, destination, frame),
+            // Which the short way has excluded.
+            Ok((_, None)) => self.discard(store, ingress, DropReason::NoDestination, frame),
+            Err(reason) => self.discard(store, ingress, reason, frame),
         }
-        let tag = self.tag_change(&arrival, egress);
-        self.forward(store, &arrival, egress, tag, frame);
     }
 
-    /// The rest for a frame that has been counted and learned from, to a station behind no port.
+    /// The same for a frame that has been looked into.
     #[inline(never)]
-    fn handle_beyond<S: FrameStore>(
+    fn go_on_from_known<S: FrameStore>(
         &mut self,
-        now: Time,
         store: &mut S,
-        ingress: PortId,
-        egress: PortId,
-        addresses: Addresses,
+        arrival: Arrival,
+        destination: PortId,
         frame: ParkedFrame,
     ) {
-        let port = port_mut(&mut self.ports, ingress);
-        let arrival = Arrival {
-            now,
-            ingress,
-            vlan: port.untagged_vlan,
-            vlan_key: port.untagged_key,
-            tags: Tags::NONE,
-            class: port.default_class,
-            origin: Origin::new(ingress, port.default_class.priority()),
-            addresses,
-        };
-        self.go_beyond(store, &arrival, egress, frame);
+        self.go_on(store, arrival, destination, frame);
     }
 }

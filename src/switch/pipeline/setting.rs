@@ -108,6 +108,7 @@ impl Switch {
                 }
             }
         }
+        self.note_timers();
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! From a port's queues onto its wire.
 
-use super::{Switch, port_mut};
+use super::{Switch, port_mut, port_of};
 use crate::frame::FrameStore;
 use crate::node::{PortId, Transmission};
 use crate::switch::port::CONTROL;
@@ -13,7 +13,37 @@ impl Switch {
     // Inlined, the transmission stays in registers: written to memory in halves and read back whole
     // it stalls the loads.
     #[inline(always)]
-    pub(super) fn transmit<S: FrameStore>(
+    pub(super) fn transmit_any<S: FrameStore>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+        port: PortId,
+    ) -> Option<Transmission> {
+        if port_of(&self.ports, port).sends_plainly {
+            return Some(self.transmit_plainly(now, port));
+        }
+        // Taken apart, so that what comes in memory does not keep the other there too.
+        let Transmission { frame, starts, ends } = self.transmit(now, store, port)?;
+        Some(Transmission { frame, starts, ends })
+    }
+
+    /// That of a port that does nothing but send.
+    #[inline(always)]
+    fn transmit_plainly(&mut self, now: Time, port: PortId) -> Transmission {
+        let state = port_mut(&mut self.ports, port);
+        let queue = schedule::strict(state.queues_to_serve());
+        let (frame, meta) = self.egress.dequeue_plainly(state, queue);
+        state.counters.transmitted(frame.len_bytes());
+        let (starts, ends) = state.line.occupy(now, meta.enqueued_at, frame.len_bytes());
+        if state.has_work() {
+            self.egress.ready.arm(now, port, ends);
+        }
+        Transmission { frame: frame.into_frame(), starts, ends }
+    }
+
+    /// That of any other.
+    #[inline(never)]
+    fn transmit<S: FrameStore>(
         &mut self,
         now: Time,
         store: &mut S,
@@ -34,10 +64,6 @@ impl Switch {
         state.note_served(queue);
         let (mut frame, meta) = self.egress.dequeue(state, port, queue);
         let left_bytes = state.queue(queue).bytes();
-        if state.queue(queue).looks_at_departures(left_bytes) {
-            frame = self.mark_departure(store, port, queue, left_bytes, frame);
-        }
-        let state = port_mut(&mut self.ports, port);
         state.counters.transmitted(frame.len_bytes());
         let ready_at = meta.enqueued_at.max(allowed_at);
         let (starts, ends) = state.line.occupy(now, ready_at, frame.len_bytes());
@@ -46,6 +72,9 @@ impl Switch {
         }
         if state.has_work() {
             self.egress.ready.arm(now, port, ends);
+        }
+        if state.queue(queue).looks_at_departures(left_bytes) {
+            frame = self.mark_departure(store, port, queue, left_bytes, frame);
         }
         if self.egress.memory.has_signals() {
             self.take_signals(now, store);
@@ -65,6 +94,12 @@ impl Switch {
             }
             Turn::None => None,
         }
+    }
+
+    /// Something of flow control or the MAC table may have become due earlier.
+    pub(super) fn note_timers(&mut self) {
+        let due = self.macs.next_deadline().min(self.flow.deadline());
+        self.timer_due = self.timer_due.min(due);
     }
 
     /// Lets a port go on, or stops it, after some of its queues may send that might not, or may not
