@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tailwater::frame::{FrameStore, SlabStore};
 use tailwater::host::{ExpectedStream, Host, HostConfig};
 use tailwater::node::{Node, PortId};
+use tailwater::pause::Pauses;
 use tailwater::replay::{CaptureReader, Record};
 use tailwater::time::Time;
 use tailwater::units::Rate;
@@ -15,6 +16,7 @@ use tailwater::wire::icmpv4::{EchoHeader, Icmpv4Message};
 use tailwater::wire::icmpv6::{Icmpv6Message, NeighborHeader, NeighborMessage};
 use tailwater::wire::ipv4::{Ipv4Header, Ipv4Packet};
 use tailwater::wire::ipv6::{Ipv6Header, Ipv6Packet};
+use tailwater::wire::pfc::{MacControl, is_mac_control};
 use tailwater::wire::stream::StreamHeader;
 use tailwater::wire::udp::{UdpDatagram, UdpHeader};
 use tailwater::wire::vlan::VlanTag;
@@ -29,6 +31,7 @@ pub(crate) fn run(target: &str, data: &[u8]) {
         "parse" => classify(data),
         "ethernet" => ethernet(data),
         "arp" => arp(data),
+        "mac_control" => mac_control(data),
         "ipv4" => ipv4(data),
         "ipv6" => ipv6(data),
         "udp" => udp(data),
@@ -37,6 +40,26 @@ pub(crate) fn run(target: &str, data: &[u8]) {
         "host" => host(data),
         "capture" => capture(data),
         other => panic!("no fuzz target is called {other}"),
+    }
+}
+
+fn mac_control(data: &[u8]) {
+    let source = MacAddr([2, 0, 0, 0, 0, 1]);
+    if let Ok(control) = MacControl::read(data) {
+        assert!(is_mac_control(data));
+        let read = MacControl::read(&control.frame(source)).expect("what is built reads");
+        match (control, read) {
+            (MacControl::Pfc(came), MacControl::Pfc(built)) => {
+                assert_eq!(came.enabled, built.enabled);
+                assert!(came.classes().eq(built.classes()));
+                let mut pauses = Pauses::new(Rate::from_gbps(100), 0b1_1000, false);
+                pauses.on_pfc(Time::from_ns(1), came);
+                assert_eq!(pauses.stopped() & !0b1_1000, 0, "not lossless");
+                pauses.expire(Time::NEVER);
+                assert_eq!((pauses.stopped(), pauses.next_expiry()), (0, Time::NEVER));
+            }
+            (came, built) => assert_eq!(came, built),
+        }
     }
 }
 

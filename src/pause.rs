@@ -123,7 +123,7 @@ impl Pauses {
     /// Ends every pause that is over at `now`.
     pub fn expire(&mut self, now: Time) {
         // Each end at its own time, so that a late caller counts no more than there was.
-        while self.next_expiry <= now {
+        while self.next_expiry <= now && self.next_expiry != Time::NEVER {
             let at = self.next_expiry;
             let before = self.stopped();
             for class in bits(self.paused) {
@@ -240,6 +240,9 @@ mod tests {
         pauses.expire(at(11));
         assert_eq!((pauses.stopped(), pauses.next_expiry()), (0, Time::NEVER));
         assert_eq!(pauses.counters(at(99)).rx_pause[3], QUANTUM * 10);
+        pauses.on_pfc(at(20), Pfc::uniform(0b1000, 10));
+        pauses.expire(Time::NEVER);
+        assert_eq!((pauses.stopped(), pauses.next_expiry()), (0, Time::NEVER));
     }
 
     #[test]
