@@ -30,7 +30,7 @@ use tailwater::units::Rate;
 use tailwater::wire::MacAddr;
 use tailwater::wire::usid::UsidLayout;
 
-const USAGE: &str = "usage: pipeline PORTS ENTRIES FRAMES BURST plain|dscp|trunk|usid|bare";
+const USAGE: &str = "usage: pipeline PORTS ENTRIES FRAMES BURST plain|dscp|trunk|usid [bare]";
 
 /// Length without FCS.
 const FRAME_BYTES: u32 = 60;
@@ -45,16 +45,20 @@ enum Traffic {
     Dscp,
     Trunk,
     Usid,
-    /// Plain, around the switch.
-    Bare,
 }
 
 /// Long enough that every wire is free when a round begins.
 const ROUND: Duration = Duration::from_us(10);
 
-/// Who sends to whom: the first bytes of a frame, and the port it comes by.
-struct Pair {
-    addresses: [u8; 12],
+/// Bytes of two addresses: what differs from frame to frame.
+const ADDRESSES: usize = 12;
+
+/// Bytes that a router has changed and that are written anew for each frame.
+const ROUTED: usize = FRAME_BYTES as usize;
+
+/// What a frame begins with, and the port it comes by.
+struct Start<const BYTES: usize> {
+    bytes: [u8; BYTES],
     port: PortId,
 }
 
@@ -64,6 +68,8 @@ struct Setting {
     frames: u64,
     burst: usize,
     traffic: Traffic,
+    /// Around the switch.
+    bare: bool,
 }
 
 impl Setting {
@@ -73,7 +79,7 @@ impl Setting {
         let priority = n % 8;
         let [vlan_high, vlan_low] = VLAN.to_be_bytes();
         match self.traffic {
-            Traffic::Plain | Traffic::Bare => vec![0x08, 0x00, 0x45, 0x00],
+            Traffic::Plain => vec![0x08, 0x00, 0x45, 0x00],
             Traffic::Dscp => vec![0x08, 0x00, 0x45, priority << 5],
             Traffic::Trunk => {
                 vec![0x81, 0x00, priority << 5 | vlan_high, vlan_low, 0x08, 0x00, 0x45, 0x00]
@@ -91,14 +97,15 @@ impl Setting {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
-    let [ports, entries, frames, burst, what] = args.as_slice() else {
+    let [ports, entries, frames, burst, what, bare @ ..] = args.as_slice() else {
         // `cargo test --benches` runs this without arguments, and a short run shows that it works.
-        return run(&Setting {
+        return run::<ADDRESSES>(&Setting {
             ports: 4,
             entries: 10,
             frames: 1_000,
             burst: 8,
             traffic: Traffic::Plain,
+            bare: false,
         });
     };
     let setting = Setting {
@@ -111,7 +118,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             "dscp" => Traffic::Dscp,
             "trunk" => Traffic::Trunk,
             "usid" => Traffic::Usid,
-            "bare" => Traffic::Bare,
+            _ => return Err(USAGE.into()),
+        },
+        bare: match bare {
+            [] => false,
+            [bare] if bare == "bare" => true,
             _ => return Err(USAGE.into()),
         },
     };
@@ -120,7 +131,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             format!("{USAGE}\nat least 2 ports, as many entries as ports, a burst of 1").into()
         );
     }
-    run(&setting)
+    if setting.traffic == Traffic::Usid {
+        run::<ROUTED>(&setting)
+    } else {
+        run::<ADDRESSES>(&setting)
+    }
 }
 
 fn station(number: u32) -> MacAddr {
@@ -135,7 +150,7 @@ fn make_switch(setting: &Setting) -> Result<Switch, Box<dyn Error>> {
             Rate::from_gbps(100),
         );
         match setting.traffic {
-            Traffic::Plain | Traffic::Bare => {}
+            Traffic::Plain => {}
             Traffic::Usid => port.vlan = VlanMode::Access(n + 1),
             Traffic::Dscp => port.trust = Trust::Dscp,
             Traffic::Trunk => port.vlan = VlanMode::Trunk { allowed: vec![VLAN], native: None },
@@ -206,15 +221,17 @@ fn teach(
     Ok(())
 }
 
-fn make_pairs(setting: &Setting) -> Result<Vec<Pair>, Box<dyn Error>> {
-    if setting.traffic == Traffic::Usid {
-        let mut addresses = [0; 12];
-        addresses[..6].copy_from_slice(&MacAddr::from_u64(0x0600_0000_0000).0);
-        addresses[6..].copy_from_slice(&station(0).0);
-        return Ok(vec![Pair { addresses, port: PortId(0) }]);
-    }
+fn make_starts<const BYTES: usize>(setting: &Setting) -> Result<Vec<Start<BYTES>>, Box<dyn Error>> {
     let mut rng = Rng::for_node(1, "pairs");
     let ports = u32::from(setting.ports);
+    let start = |to: MacAddr, from: MacAddr, port| {
+        let bytes = [&to.0[..], &from.0, &setting.behind_addresses(0)].concat();
+        let bytes = *bytes.first_chunk::<BYTES>().ok_or("a frame begins with fewer bytes")?;
+        Ok(Start { bytes, port })
+    };
+    if setting.traffic == Traffic::Usid {
+        return Ok(vec![start(MacAddr::from_u64(0x0600_0000_0000), station(0), PortId(0))?]);
+    }
     (0..setting.entries.max(4_096))
         .map(|_| {
             let from = u32::try_from(rng.below(u64::from(setting.entries)))?;
@@ -222,21 +239,18 @@ fn make_pairs(setting: &Setting) -> Result<Vec<Pair>, Box<dyn Error>> {
             while to % ports == from % ports {
                 to = u32::try_from(rng.below(u64::from(setting.entries)))?;
             }
-            let mut addresses = [0; 12];
-            addresses[..6].copy_from_slice(&station(to).0);
-            addresses[6..].copy_from_slice(&station(from).0);
-            Ok(Pair { addresses, port: PortId(u16::try_from(from % ports)?) })
+            start(station(to), station(from), PortId(u16::try_from(from % ports)?))
         })
         .collect()
 }
 
 #[allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
-fn run(setting: &Setting) -> Result<(), Box<dyn Error>> {
+fn run<const BYTES: usize>(setting: &Setting) -> Result<(), Box<dyn Error>> {
     let mut store = SlabStore::new(4_096);
     store.reserve(4_096);
     let mut switch = make_switch(setting)?;
     teach(&mut switch, &mut store, setting)?;
-    let pairs = make_pairs(setting)?;
+    let starts = make_starts::<BYTES>(setting)?;
     let mut pool = Vec::new();
     for n in 0..setting.burst {
         let mut frame = store.allocate(FRAME_BYTES).ok_or("the store is full")?;
@@ -245,11 +259,10 @@ fn run(setting: &Setting) -> Result<(), Box<dyn Error>> {
     }
     let before = Node::<SlabStore>::ledger(&switch);
     let start = std::time::Instant::now();
-    let bare = setting.traffic == Traffic::Bare;
-    let sent = if bare {
-        forward_bare(setting, &mut store, &pairs, &mut pool)
+    let sent = if setting.bare {
+        forward_bare(setting, &mut store, &starts, &mut pool)
     } else {
-        forward(setting, &mut switch, &mut store, &pairs, &mut pool)
+        forward(setting, &mut switch, &mut store, &starts, &mut pool)
     };
     let took = start.elapsed();
     let after = Node::<SlabStore>::ledger(&switch);
@@ -259,7 +272,7 @@ fn run(setting: &Setting) -> Result<(), Box<dyn Error>> {
     }
     let dropped = after.drops.total() - before.drops.total();
     let copied = after.replicated - before.replicated;
-    if !bare && (after.transmitted - before.transmitted, dropped, copied) != (sent, 0, 0) {
+    if !setting.bare && (after.transmitted - before.transmitted, dropped, copied) != (sent, 0, 0) {
         return Err(format!("{dropped} frames were dropped and {copied} copied").into());
     }
     #[allow(clippy::cast_precision_loss, reason = "a figure to read")]
@@ -270,27 +283,22 @@ fn run(setting: &Setting) -> Result<(), Box<dyn Error>> {
 
 /// Rounds of frames through the switch; gives the number of frames that left.
 #[inline(never)]
-fn forward(
+fn forward<const BYTES: usize>(
     setting: &Setting,
     switch: &mut Switch,
     store: &mut SlabStore,
-    pairs: &[Pair],
+    starts: &[Start<BYTES>],
     pool: &mut Vec<Frame>,
 ) -> u64 {
-    let mut next = pairs.iter().cycle();
+    let mut next = starts.iter().cycle();
     let mut round = Time::ZERO + ROUND;
     let mut sent = 0;
-    // What a router has changed is written anew.
-    let usid = (setting.traffic == Traffic::Usid).then(|| setting.behind_addresses(0));
     while sent < setting.frames {
         let mut now = round;
         for _ in 0..setting.burst {
-            if let (Some(mut frame), Some(pair)) = (pool.pop(), next.next()) {
-                store.head_mut(&mut frame)[..12].copy_from_slice(&pair.addresses);
-                if let Some(packet) = &usid {
-                    store.head_mut(&mut frame)[12..12 + packet.len()].copy_from_slice(packet);
-                }
-                switch.on_frame(now, store, pair.port, frame);
+            if let (Some(mut frame), Some(start)) = (pool.pop(), next.next()) {
+                store.head_mut(&mut frame)[..BYTES].copy_from_slice(&start.bytes);
+                switch.on_frame(now, store, start.port, frame);
             }
         }
         while pool.len() < setting.burst {
@@ -307,19 +315,19 @@ fn forward(
 
 /// The loop around the switch alone.
 #[inline(never)]
-fn forward_bare(
+fn forward_bare<const BYTES: usize>(
     setting: &Setting,
     store: &mut SlabStore,
-    pairs: &[Pair],
+    starts: &[Start<BYTES>],
     pool: &mut Vec<Frame>,
 ) -> u64 {
-    let mut next = pairs.iter().cycle();
+    let mut next = starts.iter().cycle();
     let mut sent = 0;
     let mut inside = Vec::with_capacity(setting.burst);
     while sent < setting.frames {
         for _ in 0..setting.burst {
-            if let (Some(mut frame), Some(pair)) = (pool.pop(), next.next()) {
-                store.head_mut(&mut frame)[..12].copy_from_slice(&pair.addresses);
+            if let (Some(mut frame), Some(start)) = (pool.pop(), next.next()) {
+                store.head_mut(&mut frame)[..BYTES].copy_from_slice(&start.bytes);
                 inside.push(std::hint::black_box(frame));
             }
         }

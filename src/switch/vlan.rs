@@ -85,19 +85,6 @@ impl Vlans {
         &mut self.vlans[usize::from(*place)]
     }
 
-    /// The VLAN of that number, and its [place](Self::at).
-    #[inline]
-    pub(super) fn find(&self, number: u16) -> (usize, &Vlan) {
-        let place = usize::from(self.places[usize::from(number & VLAN_MASK)]);
-        (place, &self.vlans[place])
-    }
-
-    /// The VLAN at a place.
-    #[inline]
-    pub(super) fn at(&self, place: usize) -> &Vlan {
-        &self.vlans[place]
-    }
-
     /// The VLAN of that number; one without ports when no port has it.
     #[inline]
     pub(super) fn get(&self, number: u16) -> &Vlan {

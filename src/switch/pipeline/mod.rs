@@ -88,6 +88,8 @@ pub struct Switch {
     macs: MacTable,
     classifier: Classifier,
     egress: Egress,
+    /// No port takes frames as they come.
+    looks_into_all: bool,
     layer3: Option<Box<Layer3>>,
     groups: Groups,
     rng: Rng,
@@ -140,8 +142,10 @@ impl Switch {
         };
         let vlans = Vlans::new(&config);
         let layer3 = Layer3::new(&config, &vlans, &mut macs)?;
+        let ports: Vec<Port> = (0..).zip(&config.ports).map(port).collect();
         let mut switch = Self {
-            ports: (0..).zip(&config.ports).map(port).collect(),
+            looks_into_all: ports.iter().all(|port| port.plain_bytes_max == 0),
+            ports,
             vlans,
             macs,
             egress,

@@ -7,10 +7,13 @@ use crate::node::{Node, PortId, Transmission};
 use crate::time::Time;
 
 impl<S: FrameStore> Node<S> for Switch {
-    // On its own it has all registers.
-    #[inline(never)]
+    #[inline(always)]
     fn on_frame(&mut self, now: Time, store: &mut S, port: PortId, frame: Frame) {
-        self.pass(now, store, port, ParkedFrame::new(frame));
+        let frame = ParkedFrame::new(frame);
+        if self.looks_into_all {
+            return self.look_into(now, store, port, frame);
+        }
+        self.pass(now, store, port, frame);
     }
 
     fn on_timer(&mut self, now: Time, store: &mut S) {

@@ -7,18 +7,20 @@
 //! and its code point, and has an account for its cells.
 
 use super::ingress::Arrival;
-use super::{Switch, port_mut, port_of};
+use super::{Switch, port_mut};
 use crate::frame::{FrameStore, ParkedFrame};
 use crate::ledger::DropReason;
 use crate::node::PortId;
 use crate::switch::classify::{self, TAG_BYTES, Tags};
-use crate::switch::mac_table;
+use crate::switch::mac_table::{self, MacTable};
+use crate::switch::port::Port;
 use crate::switch::queue::{Meta, Origin};
 use crate::time::Time;
 
 impl Switch {
     /// Takes a frame that has arrived.
-    #[inline(always)]
+    // On its own it has all registers.
+    #[inline(never)]
     pub(super) fn pass<S: FrameStore>(
         &mut self,
         now: Time,
@@ -70,7 +72,7 @@ impl Switch {
 
     /// Takes a frame that has to be looked into.
     #[inline(never)]
-    fn look_into<S: FrameStore>(
+    pub(super) fn look_into<S: FrameStore>(
         &mut self,
         now: Time,
         store: &mut S,
@@ -93,85 +95,94 @@ impl Switch {
         ingress: PortId,
         frame: ParkedFrame,
     ) {
+        let len_bytes = frame.len_bytes();
         let head = store.head(&frame);
         let Some(stations) = classify::parse_stations(head) else {
             return self.handle(now, store, ingress, frame);
         };
-        let from = port_of(&self.ports, ingress);
         let addresses = stations.addresses();
+        let from = port_mut(&mut self.ports, ingress);
+        let station_port = from.station_port;
         if stations.are_untagged() {
-            if frame.len_bytes() > from.known_bytes_max {
+            if len_bytes > from.known_bytes_max {
                 return self.handle(now, store, ingress, frame);
             }
             let class = self.classifier.class_untagged(from, &stations, head);
             let origin = Origin::new(ingress, class.priority());
             let (vlan, vlan_key, tags) = (from.untagged_vlan, from.untagged_key, Tags::NONE);
+            let source = vlan_key ^ addresses.source;
+            let Some((place, is_known)) = hear(
+                now,
+                from,
+                &mut self.macs,
+                vlan_key ^ addresses.destination,
+                source,
+                len_bytes,
+            ) else {
+                return self.handle(now, store, ingress, frame);
+            };
+            if !is_known {
+                self.learn(now, source, station_port);
+            }
             let arrival = Arrival { now, ingress, vlan, vlan_key, tags, class, origin, addresses };
-            return self.pass_known::<false, S>(store, arrival, 0, frame);
+            return self.pass_known::<false, S>(store, arrival, place, false, frame);
         }
         let Some(tag) = classify::parse_tag(&stations, head) else {
             return self.handle(now, store, ingress, frame);
         };
-        let (vlan_at, vlan) = self.vlans.find(tag.vlan());
-        if !vlan.members.contains(ingress.index())
-            || frame.len_bytes() - TAG_BYTES > from.known_tagged_bytes_max
+        let ports = self.vlans.get(tag.vlan());
+        if !ports.members.contains(ingress.index())
+            || len_bytes - TAG_BYTES > from.known_tagged_bytes_max
         {
             return self.handle(now, store, ingress, frame);
         }
         let class = self.classifier.class_tagged(from, tag, head);
         let origin = Origin::new(ingress, class.priority());
-        let (vlan, vlan_key, tags) = (tag.vlan(), vlan.key, tag.tags());
+        let (vlan, vlan_key, tags) = (tag.vlan(), ports.key, tag.tags());
+        let source = vlan_key ^ addresses.source;
+        let Some((place, is_known)) =
+            hear(now, from, &mut self.macs, vlan_key ^ addresses.destination, source, len_bytes)
+        else {
+            return self.handle(now, store, ingress, frame);
+        };
+        let keeps_tag = ports.tagged.contains(place);
+        if !is_known {
+            self.learn(now, source, station_port);
+        }
         let arrival = Arrival { now, ingress, vlan, vlan_key, tags, class, origin, addresses };
-        self.pass_known::<true, S>(store, arrival, vlan_at, frame);
+        self.pass_known::<true, S>(store, arrival, place, keeps_tag, frame);
     }
 
-    /// The rest of the way, from the look-up on, of a frame whose VLAN, if it has a tag, is at
-    /// `vlan_at`.
+    /// The rest of the way of a frame that has been counted and learned from.
     #[inline(always)]
     fn pass_known<const TAGGED: bool, S: FrameStore>(
         &mut self,
         store: &mut S,
         arrival: Arrival,
-        vlan_at: usize,
+        place: usize,
+        keeps_tag: bool,
         frame: ParkedFrame,
     ) {
-        let Arrival { now, ingress, vlan_key, class, origin, addresses, .. } = arrival;
+        let Arrival { now, ingress, vlan, vlan_key, tags, class, origin, addresses } = arrival;
+        // Put together where it is needed, so that on the way it is in no memory.
+        let arrival = || Arrival { now, ingress, vlan, vlan_key, tags, class, origin, addresses };
         let len_bytes = frame.len_bytes();
-        let destination = vlan_key ^ addresses.destination;
-        let value = match self.macs.value_at_home(destination) {
-            Some(value) => value,
-            None => self.macs.value_elsewhere(destination),
-        };
-        let Some(place) = mac_table::place_unless_expired(value, now) else {
-            return self.handle(now, store, ingress, frame);
-        };
-        let from = port_mut(&mut self.ports, ingress);
-        let station_port = from.station_port;
-        from.counters.received(len_bytes);
-        let source = vlan_key ^ addresses.source;
-        if !self.macs.refresh(now, source, station_port) {
-            self.learn(now, source, station_port);
-        }
+        let egress = PortId::at(place);
         let Some(to) = self.ports.get_mut(place) else {
-            return self.go_on_from_known(store, arrival, PortId::at(place), frame);
+            return self.go_on_from_known(store, arrival(), egress, frame);
         };
         let queue = class.queue();
         let bytes = to.queue(queue).bytes_with(len_bytes);
         let cells = self.egress.memory.cells().of_frame(len_bytes);
-        let leaves_as_it_came = if TAGGED {
-            self.vlans.at(vlan_at).tagged.contains(place)
-        } else {
-            to.untagged_key == vlan_key
-        };
+        let leaves_as_it_came = if TAGGED { keeps_tag } else { to.untagged_key == vlan_key };
         let untagged_bytes = if TAGGED { len_bytes - TAG_BYTES } else { len_bytes };
-        let egress = PortId::at(place);
         if place == ingress.index()
             || !leaves_as_it_came
             || !to.up_and_carries(untagged_bytes)
             || !to.queue(queue).has_held(bytes)
             || !self.egress.memory.admit_again(origin.account(egress, queue), cells)
         {
-            return self.go_on_from_known(store, arrival, egress, frame);
+            return self.go_on_from_known(store, arrival(), egress, frame);
         }
         let meta = Meta { enqueued_at: now, cells, origin };
         self.egress.enqueue(to, egress, queue, bytes, frame, meta);
@@ -210,4 +221,25 @@ impl Switch {
     ) {
         self.go_on(store, arrival, destination, frame);
     }
+}
+
+/// Counts a frame of `len_bytes` from one station to another that has come by a port, unless the
+/// destination is unknown: then None. Gives the place where that is, and whether the source was known
+/// to be here.
+#[inline(always)]
+fn hear(
+    now: Time,
+    from: &mut Port,
+    macs: &mut MacTable,
+    destination: u64,
+    source: u64,
+    len_bytes: u32,
+) -> Option<(usize, bool)> {
+    let value = match macs.value_at_home(destination) {
+        Some(value) => value,
+        None => macs.value_elsewhere(destination),
+    };
+    let place = mac_table::place_unless_expired(value, now)?;
+    from.counters.received(len_bytes);
+    Some((place, macs.refresh(now, source, from.station_port)))
 }
