@@ -34,11 +34,13 @@
 //!   [`Switch::restart`]. A port is among the ready or the waiting exactly while it has an open queue
 //!   with frames.
 //! - **Changes of a frame on its way out** are made in [`Switch::transmit`], which has the store.
-//! - **Time**: what waits has one earliest instant, and [`Node::next_deadline`] is the least of
-//!   those of all stages.
+//! - **Time**: what waits has one earliest instant, for all stages but the wires. A stage whose
+//!   deadline may have come nearer calls [`Switch::note_timers`].
 //!
-//! What a port asks of the plain way is decided once, when it is built ([`Port::new`]): the longest
-//! plain frame is 0 bytes where a stage has to look into every frame.
+//! What a stage that is not configured costs is nothing: a port's flags choose the way when it is
+//! built ([`Port::new`]). The longest plain frame is 0 bytes where a stage looks into every frame, and
+//! a port sends plainly unless a stage has to do with frames that leave. A stage that needs either
+//! says so there, and works on the long way: [`Switch::handle`], [`Switch::transmit`].
 //!
 //! [`Meta`]: super::queue::Meta
 //! [`Node::next_deadline`]: crate::node::Node::next_deadline
