@@ -1,6 +1,8 @@
 //! Priority flow control of the switch over the slab store: pauses obeyed and asked for, the watchdog,
 //! deadlock prevention, one behaviour a test, with the books checked after each.
 
+mod bench;
+
 use proptest::prelude::*;
 use tailwater::frame::{FrameStore, SlabStore};
 use tailwater::ledger::{DropReason, Ledger};
@@ -8,14 +10,14 @@ use tailwater::node::{Node, PortId};
 use tailwater::switch::memory::{GroupConfig, Lossless, Threshold};
 use tailwater::switch::prevention::{ChainStep, PreventionConfig};
 use tailwater::switch::watchdog::{WatchdogAction, WatchdogConfig, WatchdogMode};
-use tailwater::switch::{
-    PortConfig, StaticMac, Switch, SwitchConfig, SwitchSetting, Trust, VlanMode,
-};
+use tailwater::switch::{PortConfig, StaticMac, SwitchConfig, SwitchSetting, Trust, VlanMode};
 use tailwater::time::{Duration, Time};
 use tailwater::units::Rate;
 use tailwater::wire::MacAddr;
 use tailwater::wire::ipv4::{Ipv4Header, Ipv4Packet};
 use tailwater::wire::pfc::{MacControl, Pfc, is_mac_control};
+
+use bench::Bench;
 
 /// At 10 Gb/s a byte lasts 800 ps and a quantum 51.2 ns.
 const RATE: Rate = Rate::from_gbps(10);
@@ -78,33 +80,9 @@ impl Sent {
     }
 }
 
-struct Bench {
-    switch: Switch,
-    store: SlabStore,
-    now: Time,
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            return;
-        }
-        let ledger = self.ledger();
-        assert_eq!(self.store.outstanding(), ledger.queued);
-        self.switch.drain(&mut self.store);
-        assert_eq!(self.store.outstanding(), 0);
-        assert_eq!(self.ledger().queued, ledger.queued);
-    }
-}
-
 impl Bench {
     fn new(config: SwitchConfig) -> Self {
-        Self::with_chunks(config, 100_000)
-    }
-
-    fn with_chunks(config: SwitchConfig, chunks: u32) -> Self {
-        let switch = Switch::new(config).expect("a good configuration");
-        Self { switch, store: SlabStore::new(chunks), now: Time::ZERO }
+        Self::of(config, 100_000)
     }
 
     fn ledger(&self) -> Ledger {
@@ -114,8 +92,7 @@ impl Bench {
     }
 
     fn take(&mut self, port: u16, bytes: &[u8]) {
-        let frame = self.store.allocate_from(bytes).expect("room");
-        self.switch.on_frame(self.now, &mut self.store, PortId(port), frame);
+        self.arrives(port, bytes);
         self.ledger();
     }
 
@@ -344,7 +321,7 @@ fn a_pause_that_is_still_wanted_is_asked_for_again_at_its_half() {
 #[test]
 fn a_full_store_delays_a_pause_frame_and_never_loses_it() {
     // Two chunks a frame: with six frames and one of somebody else none is left.
-    let mut bench = Bench::with_chunks(config(), 13);
+    let mut bench = Bench::of(config(), 13);
     bench.hear(1, Pfc::uniform(0b1000, 65_535));
     let elsewhere = bench.store.allocate(60).expect("room");
     bench.data(0, 1, 3, 6);

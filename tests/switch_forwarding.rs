@@ -1,15 +1,17 @@
 //! The switch over the slab store, one behaviour a test, with the books checked after each.
 
+mod bench;
+
 use tailwater::frame::{FrameStore, SlabStore};
 use tailwater::ledger::DropReason;
 use tailwater::line::ETHERNET_OVERHEAD_BYTES;
 use tailwater::node::{Node, PortId};
-use tailwater::switch::{
-    PortConfig, StaticMac, Switch, SwitchConfig, SwitchSetting, Trust, VlanMode,
-};
+use tailwater::switch::{PortConfig, StaticMac, SwitchConfig, SwitchSetting, Trust, VlanMode};
 use tailwater::time::{Duration, Time};
 use tailwater::units::Rate;
 use tailwater::wire::MacAddr;
+
+use bench::Bench;
 
 const A: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa]);
 const B: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xb]);
@@ -17,25 +19,6 @@ const C: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xc]);
 
 /// What left: port, first and last bit, bytes.
 type Sent = (u16, Time, Time, Vec<u8>);
-
-struct Bench {
-    switch: Switch,
-    store: SlabStore,
-    now: Time,
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            return;
-        }
-        let ledger = Node::<SlabStore>::ledger(&self.switch);
-        assert_eq!(ledger.check(), Ok(()));
-        assert_eq!(self.store.outstanding(), ledger.queued);
-        self.switch.drain(&mut self.store);
-        assert_eq!(self.store.outstanding(), 0);
-    }
-}
 
 fn config(ports: u8) -> SwitchConfig {
     let port =
@@ -61,13 +44,7 @@ fn ipv4(to: MacAddr, from: MacAddr) -> Vec<u8> {
 
 impl Bench {
     fn new(config: SwitchConfig) -> Self {
-        let switch = Switch::new(config).expect("a sound configuration");
-        Self { switch, store: SlabStore::new(64), now: Time::ZERO }
-    }
-
-    fn arrives(&mut self, port: u16, bytes: &[u8]) {
-        let frame = self.store.allocate_from(bytes).expect("room");
-        self.switch.on_frame(self.now, &mut self.store, PortId(port), frame);
+        Self::of(config, 64)
     }
 
     /// What the switch sends now.

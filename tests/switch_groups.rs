@@ -1,37 +1,21 @@
 //! Groups of ports in the switch: aggregations and equal paths, with the books checked after each.
 
+mod bench;
+
 use tailwater::frame::{FrameStore, SlabStore};
 use tailwater::ledger::DropReason;
 use tailwater::node::{Node, PortId};
 use tailwater::switch::balance::config::HashConfig;
 use tailwater::switch::balance::{GroupConfig, MemberConfig, Method};
 use tailwater::switch::config::{PortGroup, PortGroupKind, group_port};
-use tailwater::switch::{PortConfig, StaticMac, Switch, SwitchConfig};
-use tailwater::time::Time;
+use tailwater::switch::{PortConfig, StaticMac, SwitchConfig};
 use tailwater::units::Rate;
 use tailwater::wire::MacAddr;
 
+use bench::Bench;
+
 const A: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa]);
 const B: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xb]);
-
-struct Bench {
-    switch: Switch,
-    store: SlabStore,
-    now: Time,
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            return;
-        }
-        let ledger = Node::<SlabStore>::ledger(&self.switch);
-        assert_eq!(ledger.check(), Ok(()));
-        assert_eq!(self.store.outstanding(), ledger.queued);
-        self.switch.drain(&mut self.store);
-        assert_eq!(self.store.outstanding(), 0);
-    }
-}
 
 fn ports(count: u8) -> SwitchConfig {
     let port =
@@ -68,14 +52,12 @@ fn flow(to: MacAddr, from: MacAddr, number: u16) -> Vec<u8> {
 
 impl Bench {
     fn new(config: SwitchConfig) -> Self {
-        let switch = Switch::new(config).expect("a sound configuration");
-        Self { switch, store: SlabStore::new(1_024), now: Time::ZERO }
+        Self::of(config, 1_024)
     }
 
     /// The ports that a frame which comes now leaves by.
     fn passes(&mut self, port: u16, bytes: &[u8]) -> Vec<u16> {
-        let frame = self.store.allocate_from(bytes).expect("room");
-        self.switch.on_frame(self.now, &mut self.store, PortId(port), frame);
+        self.arrives(port, bytes);
         let mut out = Vec::new();
         loop {
             while let Some((port, sent)) = self.switch.poll_next(self.now, &mut self.store) {

@@ -1,16 +1,19 @@
 //! The switch's memory seen from outside: whose frames are dropped when it is full, and what is
 //! trimmed instead.
 
+mod bench;
+
 use etherparse::PacketBuilder;
 use tailwater::frame::{FrameStore, SlabStore};
 use tailwater::ledger::DropReason;
 use tailwater::node::{Node, PortId};
 use tailwater::switch::memory::{Alpha, Lossless, QueueConfig, Threshold};
 use tailwater::switch::trim::TrimConfig;
-use tailwater::switch::{PortConfig, StaticMac, Switch, SwitchConfig, Trust};
-use tailwater::time::Time;
+use tailwater::switch::{PortConfig, StaticMac, SwitchConfig, Trust};
 use tailwater::units::Rate;
 use tailwater::wire::MacAddr;
+
+use bench::Bench;
 
 /// Station n is behind port n.
 fn station(n: u8) -> MacAddr {
@@ -49,33 +52,9 @@ fn packet(from: u8, priority: u8, len: usize) -> Vec<u8> {
     bytes
 }
 
-struct Bench {
-    switch: Switch,
-    store: SlabStore,
-    now: Time,
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            return;
-        }
-        let ledger = Node::<SlabStore>::ledger(&self.switch);
-        assert_eq!(ledger.check(), Ok(()));
-        self.switch.drain(&mut self.store);
-        assert_eq!(self.store.outstanding(), 0);
-    }
-}
-
 impl Bench {
     fn new(config: SwitchConfig) -> Self {
-        let switch = Switch::new(config).unwrap_or_else(|error| panic!("{error}"));
-        Self { switch, store: SlabStore::new(4_096), now: Time::ZERO }
-    }
-
-    fn arrives(&mut self, port: u8, bytes: &[u8]) {
-        let frame = self.store.allocate_from(bytes).expect("room");
-        self.switch.on_frame(self.now, &mut self.store, PortId(u16::from(port)), frame);
+        Self::of(config, 4_096)
     }
 
     /// Everything queued, each frame when its time comes.

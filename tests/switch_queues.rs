@@ -1,15 +1,19 @@
 //! Marks, early drops and schedules in the switch, by what leaves it and when.
 
+mod bench;
+
 use tailwater::frame::{FrameStore, SlabStore};
 use tailwater::ledger::DropReason;
 use tailwater::node::{Node, PortId};
 use tailwater::switch::config::QUEUES;
 use tailwater::switch::mark::{Curve, MarkAt, MarkConfig, PPB};
 use tailwater::switch::schedule::{ScheduleConfig, ShaperConfig};
-use tailwater::switch::{PortConfig, StaticMac, Switch, SwitchConfig, Trust};
+use tailwater::switch::{PortConfig, StaticMac, SwitchConfig, Trust};
 use tailwater::time::{Duration, Time};
 use tailwater::units::Rate;
 use tailwater::wire::MacAddr;
+
+use bench::Bench;
 
 const SENDER: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const RECEIVER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
@@ -23,23 +27,6 @@ struct Sent {
 }
 
 /// A switch with a sender at port 0 and a receiver at port 1, of 10 Gb/s.
-struct Bench {
-    switch: Switch,
-    store: SlabStore,
-    now: Time,
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            let ledger = Node::<SlabStore>::ledger(&self.switch);
-            assert_eq!(ledger.check(), Ok(()));
-            self.switch.drain(&mut self.store);
-            assert_eq!(self.store.outstanding(), 0);
-        }
-    }
-}
-
 impl Bench {
     fn new(seed: u64, change: impl FnOnce(&mut PortConfig)) -> Self {
         let port = |n: u8| {
@@ -54,17 +41,15 @@ impl Bench {
         config.buffer_bytes = 64_000_000;
         change(&mut config.ports[1]);
         config.static_macs.push(StaticMac { mac: RECEIVER, vlan: 1, port: PortId(1) });
-        let switch = Switch::new(config).expect("a sound configuration");
-        Self { switch, store: SlabStore::new(10_000), now: Time::ZERO }
+        Self::of(config, 10_000)
     }
 
     /// A frame of `len_bytes` for `queue`, by its DSCP.
-    fn arrives(&mut self, queue: u8, ecn: u8, len_bytes: u32) {
+    fn receives(&mut self, queue: u8, ecn: u8, len_bytes: u32) {
         let mut bytes = [RECEIVER.0, SENDER.0].concat();
         bytes.extend([0x08, 0x00, 0x45, queue << 5 | ecn]);
         bytes.resize(len_bytes as usize, 0);
-        let frame = self.store.allocate_from(&bytes).expect("room");
-        self.switch.on_frame(self.now, &mut self.store, PortId(0), frame);
+        self.arrives(0, &bytes);
     }
 
     fn hold(&mut self, held: bool) {
@@ -114,7 +99,7 @@ fn marks_are_as_frequent_as_the_curve_says() {
         let mut bench = Bench::new(seed, marks(MarkConfig::new(CURVE)));
         bench.hold(true);
         for _ in 0..FRAMES {
-            bench.arrives(0, 2, 1_000);
+            bench.receives(0, 2, 1_000);
         }
         bench.hold(false);
         let sent = bench.sends(Time::NEVER);
@@ -156,7 +141,7 @@ fn a_step_marks_all_above_it() {
     let mut bench = Bench::new(1, marks(MarkConfig::new(step)));
     bench.hold(true);
     for _ in 0..200 {
-        bench.arrives(0, 1, 1_000);
+        bench.receives(0, 1, 1_000);
     }
     bench.hold(false);
     let sent = bench.sends(Time::NEVER);
@@ -171,7 +156,7 @@ fn marking_on_arrival_says_how_long_the_queue_was_then() {
     let mut bench = Bench::new(1, marks(config));
     bench.hold(true);
     for _ in 0..200 {
-        bench.arrives(0, 1, 1_000);
+        bench.receives(0, 1, 1_000);
     }
     bench.hold(false);
     let sent = bench.sends(Time::NEVER);
@@ -181,7 +166,7 @@ fn marking_on_arrival_says_how_long_the_queue_was_then() {
     for _ in 0..3 {
         bench.hold(true);
         for _ in 0..150 {
-            bench.arrives(0, 1, 1_000);
+            bench.receives(0, 1, 1_000);
         }
         bench.hold(false);
         assert_eq!(bench.sends(Time::NEVER).iter().filter(|frame| frame.ecn == 3).count(), 49);
@@ -194,8 +179,8 @@ fn only_the_queue_with_a_curve_marks() {
     let mut bench = Bench::new(1, |port| port.marks[3] = Some(MarkConfig::new(step)));
     bench.hold(true);
     for _ in 0..10 {
-        bench.arrives(2, 2, 500);
-        bench.arrives(3, 2, 500);
+        bench.receives(2, 2, 500);
+        bench.receives(3, 2, 500);
     }
     bench.hold(false);
     let sent = bench.sends(Time::NEVER);
@@ -209,12 +194,12 @@ fn early_drops_spare_frames_that_can_be_marked() {
     let mut bench = Bench::new(1, marks(MarkConfig { wred: true, ..MarkConfig::new(step) }));
     bench.hold(true);
     for _ in 0..100 {
-        bench.arrives(0, 0, 1_000);
+        bench.receives(0, 0, 1_000);
     }
     let drops = |bench: &Bench| bench.switch.port_counters(PortId(1)).drops.of(DropReason::Wred);
     assert_eq!(drops(&bench), 49, "51 fit up to the first that is above");
     for _ in 0..100 {
-        bench.arrives(0, 2, 1_000);
+        bench.receives(0, 2, 1_000);
     }
     assert_eq!(drops(&bench), 49);
     bench.hold(false);
@@ -240,11 +225,11 @@ fn weighted_queues_share_what_strict_ones_leave() {
     );
     bench.hold(true);
     for _ in 0..1_000 {
-        bench.arrives(0, 0, 300);
-        bench.arrives(1, 0, 1_500);
+        bench.receives(0, 0, 300);
+        bench.receives(1, 0, 1_500);
     }
     for _ in 0..50 {
-        bench.arrives(7, 0, 1_000);
+        bench.receives(7, 0, 1_000);
     }
     bench.hold(false);
     let sent = bench.sends(Time::NEVER);
@@ -269,7 +254,7 @@ fn a_limit_holds_to_the_picosecond_and_wakes_the_port() {
         }),
     );
     for _ in 0..10 {
-        bench.arrives(5, 0, 976);
+        bench.receives(5, 0, 976);
     }
     let sent = bench.sends(Time::NEVER);
     // 1,000 bytes of wire at 1 Gb/s are 8 us.
@@ -285,12 +270,12 @@ fn a_frame_that_may_go_does_not_wait_for_one_that_may_not() {
             schedule.queue_shapers[5] = Some(limit(1, 0));
         }),
     );
-    bench.arrives(5, 0, 976);
-    bench.arrives(5, 0, 976);
+    bench.receives(5, 0, 976);
+    bench.receives(5, 0, 976);
     let first = bench.sends(Time::from_ns(3_000));
     assert_eq!(first.len(), 1, "the second waits until 8 us");
     bench.now = Time::from_ns(3_000);
-    bench.arrives(1, 0, 976);
+    bench.receives(1, 0, 976);
     let sent = bench.sends(Time::NEVER);
     let order: Vec<(u8, u64)> = sent.iter().map(|f| (f.queue, f.starts.as_ns())).collect();
     assert_eq!(order, [(1, 3_000), (5, 8_000)]);
@@ -305,7 +290,7 @@ fn a_late_driver_does_not_break_a_limit() {
         }),
     );
     for _ in 0..3 {
-        bench.arrives(0, 0, 976);
+        bench.receives(0, 0, 976);
     }
     assert_eq!(bench.sends(Time::ZERO).len(), 1);
     // Called at 20 us: the second could have left at 8 us, and catches up by its own wire time of
@@ -325,13 +310,13 @@ fn frames_of_a_link_that_goes_down_take_their_turns_along() {
         }),
     );
     for _ in 0..20 {
-        bench.arrives(0, 0, 1_000);
-        bench.arrives(1, 0, 1_000);
+        bench.receives(0, 0, 1_000);
+        bench.receives(1, 0, 1_000);
     }
     let _ = bench.sends(Time::from_ns(2_000));
     bench.switch.on_link(bench.now, &mut bench.store, PortId(1), false);
     bench.switch.on_link(bench.now, &mut bench.store, PortId(1), true);
     bench.now += Duration::from_us(10);
-    bench.arrives(1, 0, 1_000);
+    bench.receives(1, 0, 1_000);
     assert_eq!(bench.sends(Time::NEVER).len(), 1);
 }

@@ -1,5 +1,7 @@
 //! Routing, SRv6 and VXLAN through whole switches, at their ports.
 
+mod bench;
+
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
@@ -12,13 +14,15 @@ use tailwater::switch::route::config::{
     SidConfig,
 };
 use tailwater::switch::vtep::{RemoteVtep, VniConfig, VtepConfig};
-use tailwater::switch::{PortConfig, Switch, SwitchConfig, VlanMode};
-use tailwater::time::{Duration, Time};
+use tailwater::switch::{PortConfig, SwitchConfig, VlanMode};
+use tailwater::time::Duration;
 use tailwater::units::Rate;
 use tailwater::wire::MacAddr;
 use tailwater::wire::ipv4::{Ipv4Header, Ipv4Packet};
 use tailwater::wire::ipv6::Ipv6Packet;
 use tailwater::wire::usid::UsidLayout;
+
+use bench::Bench;
 
 /// Long enough for every wire to be free again.
 const LATER: Duration = Duration::from_ms(1);
@@ -54,23 +58,15 @@ fn own(port: u16, address: &str) -> RouterAddress {
 }
 
 /// A switch with its store and its time.
-struct Bench {
-    switch: Switch,
-    store: SlabStore,
-    now: Time,
-}
-
 impl Bench {
     fn new(config: SwitchConfig) -> Self {
-        let switch = Switch::new(config).expect("a switch");
-        Self { switch, store: SlabStore::new(4_096), now: Time::ZERO }
+        Self::of(config, 4_096)
     }
 
     /// What comes out, and where, for a frame that comes in.
     fn pass(&mut self, port: u16, frame: &[u8]) -> Vec<(u16, Vec<u8>)> {
         self.now += LATER;
-        let frame = self.store.allocate_from(frame).expect("room");
-        self.switch.on_frame(self.now, &mut self.store, PortId(port), frame);
+        self.arrives(port, frame);
         let mut out = Vec::new();
         loop {
             while let Some((port, sent)) = self.switch.poll_next(self.now, &mut self.store) {

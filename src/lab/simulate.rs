@@ -135,12 +135,11 @@ fn lay_out(
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::lab) mod tests {
     use super::*;
 
-    #[test]
-    fn a_run_that_is_given_up_says_so() {
-        const SLOW: &str = r#"
+    /// A frame on a line of a bit a second takes minutes, and ten are to come.
+    pub(in crate::lab) const SLOW: &str = r#"
 name = "slow"
 [host.h1]
 [host.h2]
@@ -154,6 +153,9 @@ to = "h2"
 rate = "1Gbps"
 frames = 10
 "#;
+
+    #[test]
+    fn a_run_that_is_given_up_says_so() {
         let run = |text: &str| {
             let topology = Topology::parse("slow.toml", text).expect("a topology");
             let plan = Plan::of(&topology).expect("a plan");

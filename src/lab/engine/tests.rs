@@ -13,6 +13,7 @@ use crate::lab::engine::{
 };
 use crate::lab::outcome::{Finished, Outcome};
 use crate::lab::plan::Plan;
+use crate::lab::simulate::tests::SLOW;
 use crate::lab::simulate::{self, simulate};
 use crate::lab::topology::{Attachment, Topology};
 use crate::measure::LatencyHistogram;
@@ -401,23 +402,9 @@ duration = "5ms"
     assert_eq!(got.report.in_node_time().to_json(), want.in_node_time().to_json());
 }
 
-/// A frame on a line of a bit a second takes minutes: neither clock waits for the last of them.
+/// Neither clock waits for the last frame of a line that takes minutes for each.
 #[test]
 fn a_run_that_does_not_end_is_given_up_gated_and_virtual_time_alike() {
-    const SLOW: &str = r#"
-name = "slow"
-[host.h1]
-[host.h2]
-[[link]]
-ends = ["h1:eth0", "h2:eth0"]
-rate = "1bps"
-delay = "1us"
-[[stream]]
-from = "h1"
-to = "h2"
-rate = "1Gbps"
-frames = 10
-"#;
     let topology = Topology::parse("slow.toml", SLOW).expect("a topology");
     let want = simulated(&topology, None).report;
     assert!(want.violations.iter().any(|why| why.contains("3600s")), "{:?}", want.violations);
