@@ -137,6 +137,7 @@ fn lay_out(
 #[cfg(test)]
 pub(in crate::lab) mod tests {
     use super::*;
+    use crate::measure::report::Report;
 
     /// A frame on a line of a bit a second takes minutes, and ten are to come.
     pub(in crate::lab) const SLOW: &str = r#"
@@ -166,5 +167,45 @@ frames = 10
         assert!(given_up.iter().any(|why| why.contains("3600s")), "{given_up:?}");
         assert!(run(&format!("{SLOW}[run]\nduration = \"2s\"")).is_empty());
         assert!(run(&SLOW.replace("1bps", "1Gbps")).is_empty());
+    }
+
+    /// Jitter longer than many gaps: without an order kept, and kept among frames that arrive at one
+    /// time, most frames would be late. A frame that is held back on purpose is late, and none is
+    /// promised otherwise.
+    #[test]
+    fn jitter_keeps_the_order_and_holding_back_breaks_it() {
+        const FAST: &str = r#"
+name = "fast"
+[host.h1]
+[host.h2]
+[[link]]
+ends = ["h1:eth0", "h2:eth0"]
+rate = "100Gbps"
+delay = "1us"
+jitter = "20us"
+[[stream]]
+from = "h1"
+to = "h2"
+rate = "5Mpps"
+frame_bytes = 128
+frames = 2000
+"#;
+        let run = |text: &str| {
+            let topology = Topology::parse("fast.toml", text).expect("a topology");
+            let plan = Plan::of(&topology).expect("a plan");
+            let mut captures = Captures::none(plan.nodes.len());
+            simulate(&topology, plan, &mut captures, |_| true).0.into_outcome(&topology).report
+        };
+        let promised = "in_order_where_promised";
+        let counts = |report: &Report| report.flows[0].stream.expect("a stream");
+        let report = run(FAST);
+        assert_eq!((counts(&report).received, counts(&report).out_of_order), (2_000, 0));
+        assert_eq!(report.invariants.get(promised), Some(&true));
+        let held_back = "jitter = \"0ns\"\nreorder = \"10%\"\nreorder_by = \"5us\"";
+        let report = run(&FAST.replace("jitter = \"20us\"", held_back));
+        let counts = counts(&report);
+        assert_eq!(counts.received, 2_000);
+        assert!((140..260).contains(&counts.out_of_order), "{} at 10 %", counts.out_of_order);
+        assert_eq!(report.invariants.get(promised), None);
     }
 }

@@ -77,8 +77,10 @@ impl Draw {
                 }
             }
         }
+        // In most of them nothing is held back, so that streams promise their order.
+        let reorders = self.one_in(3);
         for (a, b) in &links {
-            self.link(&mut text, a, b);
+            self.link(&mut text, a, b, reorders);
         }
         for _ in 0..1 + self.below(5) {
             let (from, to) = (self.below(hosts), self.below(hosts));
@@ -118,7 +120,7 @@ impl Draw {
         .expect("text");
     }
 
-    fn link(&mut self, text: &mut String, a: &str, b: &str) {
+    fn link(&mut self, text: &mut String, a: &str, b: &str, reorders: bool) {
         let rate = self.pick(&["10Mbps", "333Mbps", "1Gbps", "7Gbps", "40Gbps", "400Gbps"]);
         let delay = self.pick(&["1ps", "1ns", "700ns", "1us", "90us"]);
         writeln!(text, "[[link]]\nends = [\"{a}\", \"{b}\"]\nrate = \"{rate}\"").expect("text");
@@ -132,7 +134,7 @@ impl Draw {
             let what = self.pick(&["loss", "corrupt"]);
             writeln!(text, "{what} = \"{share}\"").expect("text");
         }
-        if self.one_in(5) {
+        if reorders && self.one_in(2) {
             let share = self.pick(&["1%", "50%", "100%"]);
             let by = self.pick(&["1ps", "3us", "70us"]);
             writeln!(text, "reorder = \"{share}\"\nreorder_by = \"{by}\"").expect("text");
