@@ -34,7 +34,7 @@ impl Draw {
         let in_vlans = self.one_in(3);
         let mut text = "name = \"random\"\n".to_owned();
         if self.one_in(3) {
-            let duration = self.pick(&["100us", "1ms", "1234567ps", "3ms"]);
+            let duration = self.pick(&["100us", "1234567ps", "3ms", "5ms", "20ms"]);
             writeln!(text, "[run]\nduration = \"{duration}\"").expect("text");
         }
         if self.one_in(3) {
@@ -130,7 +130,7 @@ impl Draw {
             writeln!(text, "jitter = \"{jitter}\"").expect("text");
         }
         if self.one_in(3) {
-            let share = self.pick(&["1%", "50%", "100%", "3ppm"]);
+            let share = self.pick(&["1%", "20%", "50%", "1%", "3ppm", "100%"]);
             let what = self.pick(&["loss", "corrupt"]);
             writeln!(text, "{what} = \"{share}\"").expect("text");
         }
@@ -144,7 +144,7 @@ impl Draw {
     fn stream(&mut self, text: &mut String, from: u64, to: u64) {
         let rate = self.pick(&["1Mbps", "100Kpps", "1Gbps", "9.9Gbps", "2Mpps"]);
         let bytes = self.pick(&["96", "128", "333", "614"]);
-        let frames = self.below(200);
+        let frames = self.pick(&[0, 1, 50, 120, 200, 200]);
         let start = self.pick(&["0us", "1ps", "13us", "2ms"]);
         let arrivals = self.pick(&["constant", "poisson"]);
         let ip = self.pick(&["4", "6"]);
