@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_types, reason = "how long a test waits for a child")]
 
 mod namespaces;
+mod ping;
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use ping::{DEADLINE, replies};
 use serde_json::Value;
 
 /// Whatever is waited for is there long before this.
@@ -64,11 +66,13 @@ impl Lab {
         lab
     }
 
-    fn ping(&self, from: &str, to: &str) -> String {
-        let ping = ["-c", "100", "-i", "0.002", "-w", "30", "-q", to];
-        let output =
-            tailwater(&[&["lab", "exec", &self.name, from, "--", "ping"], &ping[..]].concat());
-        String::from_utf8_lossy(&output.stdout).into_owned()
+    /// Replies to 100 pings.
+    fn pings(&self, from: &str, to: &str) -> u64 {
+        let command = ["lab", "exec", &self.name, from, "--", "ping"].into_iter();
+        let deadline = DEADLINE.split(' ');
+        let rest = ["-c", "100", "-i", "0.002", "-q", to];
+        let output = tailwater(&command.chain(deadline).chain(rest).collect::<Vec<_>>());
+        replies(&output, 100)
     }
 
     fn wait_for(&self, what: &str, mut is_there: impl FnMut() -> bool) {
@@ -151,8 +155,7 @@ fn two_io_workers_carry_four_ports_of_which_one_vanishes() {
     }
     assert_eq!(io_threads, 2);
 
-    let shown = lab.ping("k1", "10.0.0.2");
-    assert!(shown.contains(" 100 received,"), "{shown}");
+    assert_eq!(lab.pings("k1", "10.0.0.2"), 100);
     let received = |host: &str| {
         number(&json(&["show", &name, "--json"])["hosts"][host]["stream_frames_received"])
     };
@@ -160,8 +163,7 @@ fn two_io_workers_carry_four_ports_of_which_one_vanishes() {
 
     // Port 1 goes with frames on their way in both directions; the others live on.
     namespaces::run(&format!("ip -n tw-{name}-s1 link del swp1"));
-    let shown = lab.ping("k2", "10.0.0.1");
-    assert!(shown.contains(" 100 received,"), "{shown}");
+    assert_eq!(lab.pings("k2", "10.0.0.1"), 100);
 
     let (code, report) = lab.interrupt();
     assert_eq!(code, Some(0), "{report:#}");

@@ -7,6 +7,7 @@ use tailwater::xdp::NetNs;
 use super::ends::ENDLESS;
 use crate::lab::{Lab, stdout, tool, until};
 use crate::namespaces::{self, try_run};
+use crate::ping::{DEADLINE, replies};
 
 const H1_CAME: &str = "/hosts/h1/rx_frames";
 const H2_CAME: &str = "/hosts/h2/rx_frames";
@@ -176,8 +177,11 @@ fn a_stalled_lab_takes_up_again_and_what_did_not_fit_is_counted() {
     let lab = Lab::testbed("two-hosts", &[]);
     let up = lab.up(&[]);
     let pid = up.pid();
-    let ping = |arguments: &str| stdout(&lab.exec("h1", &format!("ping -q {arguments} 10.0.0.2")));
-    assert!(ping("-c 10 -i 0.01").contains("10 received"));
+    let pings = |deadline: &str| {
+        let output = lab.exec("h1", &format!("ping -q {deadline} -c 10 -i 0.01 10.0.0.2"));
+        replies(&output, 10)
+    };
+    assert_eq!(pings(DEADLINE), 10);
     kill(pid, Signal::SIGSTOP).expect("it runs");
     // More than the rings hold, from a host whose peer does not look.
     let sent = NetNs::Named(lab.netns("h1"))
@@ -189,7 +193,7 @@ fn a_stalled_lab_takes_up_again_and_what_did_not_fit_is_counted() {
         .expect("the namespace is there");
     assert!(sent > 8_000, "{sent}");
     kill(pid, Signal::SIGCONT).expect("it is there");
-    until("RX resumes", || ping("-c 10 -i 0.01").contains("10 received").then_some(()));
+    until("RX resumes", || (pings("") == 10).then_some(()));
     up.down();
     let report = lab.assert_sound("up");
     let received = counted(&report, "/switches/s1/received");

@@ -5,6 +5,8 @@
 
 #[path = "../namespaces/mod.rs"]
 mod namespaces;
+#[path = "../ping/mod.rs"]
+mod ping;
 
 mod ends;
 mod faults;

@@ -52,6 +52,23 @@ pub(crate) fn available() -> bool {
     false
 }
 
+/// Whether this kernel forwards by segments (`CONFIG_IPV6_SEG6_LWTUNNEL`); says so when it does not.
+///
+/// Not a failure under `CI`: no set-up can add it to a running kernel, and others are built without.
+/// What Linux does with segments is held by its recorded vectors on every machine.
+pub(crate) fn has_seg6local() -> bool {
+    let ns = format!("tw-t{}-seg6", std::process::id());
+    run(&format!("ip netns add {ns}"));
+    run(&format!("ip -n {ns} link set lo up"));
+    let route = "fcbb:bb00:1::/48 encap seg6local action End flavors next-csid dev lo";
+    let (has, _, error) = try_run(&format!("ip -n {ns} -6 route add {route}"));
+    run(&format!("ip netns del {ns}"));
+    if !has {
+        println!("skipped: this kernel has no seg6local with NEXT-C-SID: {}", error.trim());
+    }
+    has
+}
+
 impl Pair {
     /// A pair with `queues` queues at both ends and the given MTU, both ends up.
     pub(crate) fn new(queues: u32, mtu: u32) -> Self {
