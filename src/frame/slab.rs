@@ -317,11 +317,13 @@ impl FrameStore for SlabStore {
         let real = u32::try_from(real).ok()?.min(payload.len_bytes);
         let header_len = u32::try_from(header.len()).ok()?;
         let mut frame = self.allocate(header_len + real)?;
-        self.write(&mut frame, 0, header);
-        let mut at = header_len;
-        for slice in payload.part(0, real).slices() {
-            self.write(&mut frame, at, slice);
-            at += u32::try_from(slice.len()).ok()?;
+        if frame.len_bytes() as usize <= SLAB_CHUNK_BYTES {
+            let (front, behind) = self.head_mut(&mut frame).split_at_mut(header.len());
+            front.copy_from_slice(header);
+            payload.part(0, real).fill(behind);
+        } else {
+            // Headers that are longer than a chunk have no real payload behind them.
+            self.write(&mut frame, 0, header);
         }
         self.chunks[frame.head() as usize].payload =
             Some(payload.part(real, payload.len_bytes - real)).filter(|p| p.len_bytes > 0);

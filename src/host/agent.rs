@@ -1,6 +1,7 @@
 //! The host itself: one port, one line, answers and streams out, echoes and sinks in.
 
 mod pauses;
+mod readiness;
 
 use std::collections::BinaryHeap;
 use std::collections::VecDeque;
@@ -59,6 +60,9 @@ pub struct Host {
     stats: HostStats,
     link_up: bool,
     held: bool,
+    /// When the line is free and something waits for it: asked several times for each frame, and
+    /// found anew behind whatever changes it.
+    ready_at: Time,
     /// When the host announces itself, until it has.
     announce_at: Option<Time>,
     /// Where the payload of a frame that is not what was sent is put together.
@@ -94,7 +98,7 @@ impl Host {
         expected.sort_unstable_by_key(|stream| stream.id);
         expected.dedup();
         let answers_max = usize::try_from(config.queue_frames_max).unwrap_or(usize::MAX);
-        Ok(Self {
+        let mut host = Self {
             name: config.name.clone(),
             us: Addresses {
                 mac: config.mac,
@@ -118,7 +122,10 @@ impl Host {
             held: false,
             announce_at: Some(config.announce_at),
             scratch: Vec::new(),
-        })
+            ready_at: Time::NEVER,
+        };
+        host.ready_at = host.find_ready_at();
+        Ok(host)
     }
 
     /// The name in topology files and reports.
@@ -153,8 +160,7 @@ impl Host {
         let mut bytes: u64 =
             self.answers.iter().map(|(_, frame)| u64::from(frame.len_bytes())).sum();
         for source in &self.sources {
-            let sent = source.report(now.before(Duration::from_ps(1)));
-            let waiting = (sent.planned - sent.sent - sent.dropped).min(places);
+            let waiting = source.waiting(now.before(Duration::from_ps(1)), places);
             places -= waiting;
             bytes += waiting * u64::from(source.frame_bytes());
         }
@@ -167,35 +173,6 @@ impl Host {
             && self.lossless.is_empty()
             && self.answers.is_empty()
             && self.next_storm_at() == Time::NEVER
-    }
-
-    fn next_planned(&self) -> Time {
-        self.turns.peek().map_or(Time::NEVER, |Reverse((at, _))| *at)
-    }
-
-    /// When the next frame of the streams may leave, for all that the line says: planned then, or
-    /// later while the host catches up.
-    fn next_stream_at(&self) -> Time {
-        let planned = self.next_planned();
-        if planned == Time::NEVER { planned } else { self.due_at(planned) }
-    }
-
-    fn due_at(&self, planned: Time) -> Time {
-        planned.max(self.catch_up.not_before(self.planned.start_of(planned)))
-    }
-
-    /// When an answer or a frame that is not lossless may leave, for all that the line says.
-    fn others_at(&self) -> Time {
-        let answer = self.answers.front().map_or(Time::NEVER, |(since, _)| *since);
-        let first = answer.min(self.next_stream_at());
-        // A pause of the whole port stops these too.
-        if first == Time::NEVER { first } else { first.max(self.lossless.pauses().end_of_all()) }
-    }
-
-    /// When the line is free and something waits for it.
-    fn ready_at(&self) -> Time {
-        let first = self.others_at().min(self.lossless.next_at()).min(self.next_storm_at());
-        if first == Time::NEVER { first } else { first.max(self.line.busy_until()) }
     }
 
     fn drop_frame<S: FrameStore>(&mut self, store: &mut S, frame: Frame, reason: DropReason) {
@@ -215,6 +192,7 @@ impl Host {
             return false;
         }
         self.answers.push_back((now, frame));
+        self.ready_at = self.find_ready_at();
         self.stats.answers_queued_max =
             self.stats.answers_queued_max.max(self.answers.len() as u64);
         true
@@ -364,6 +342,36 @@ impl Host {
         self.stats.stream_frames_sent += 1;
         sent
     }
+
+    /// Sends what comes next at `now`, when the line is free.
+    fn send_next<S: FrameStore>(&mut self, now: Time, store: &mut S) -> Option<Transmission> {
+        self.end_pauses(now);
+        if let Some((planned, frame)) = self.next_storm_frame(now, store) {
+            self.stats.storm_frames_sent += 1;
+            return Some(self.transmit(now, planned, frame));
+        }
+        let others_at = self.others_at();
+        if let Turn::Lossless(class) = self.lossless.next_turn(now, others_at) {
+            let (since, index, frame) = self.next_lossless_frame(class, store)?;
+            return Some(self.transmit_of_stream(now, since, index, frame));
+        }
+        if others_at > now {
+            return None;
+        }
+        // First come, first served; an answer of the same instant goes before a stream's frame.
+        let next_planned = self.next_planned();
+        if let Some((since, frame)) =
+            self.answers.pop_front_if(|(since, _)| *since <= now && *since <= next_planned)
+        {
+            return Some(self.transmit(now, since, frame));
+        }
+        if let Some((due, index, frame)) = self.next_stream_frame(now, store) {
+            return Some(self.transmit_of_stream(now, due, index, frame));
+        }
+        // What was planned before the answer found no place, or waits while the host catches up.
+        let (since, frame) = self.answers.pop_front_if(|(since, _)| *since <= now)?;
+        Some(self.transmit(now, since, frame))
+    }
 }
 
 impl<S: FrameStore> Node<S> for Host {
@@ -436,45 +444,23 @@ impl<S: FrameStore> Node<S> for Host {
     fn on_timer(&mut self, now: Time, store: &mut S) {
         if !self.link_up {
             self.drop_planned(now);
+            self.ready_at = self.find_ready_at();
         } else if self.announce_at.is_some_and(|at| at <= now) {
             self.announce(now, store);
         }
     }
 
     fn next_ready_port(&mut self, now: Time) -> Option<PortId> {
-        (self.link_up && !self.held && self.ready_at() <= now).then_some(PORT)
+        (self.link_up && !self.held && self.ready_at <= now).then_some(PORT)
     }
 
     fn poll_transmit(&mut self, now: Time, store: &mut S, _port: PortId) -> Option<Transmission> {
         if !self.link_up || self.held || self.line.busy_until() > now {
             return None;
         }
-        self.end_pauses(now);
-        if let Some((planned, frame)) = self.next_storm_frame(now, store) {
-            self.stats.storm_frames_sent += 1;
-            return Some(self.transmit(now, planned, frame));
-        }
-        let others_at = self.others_at();
-        if let Turn::Lossless(class) = self.lossless.next_turn(now, others_at) {
-            let (since, index, frame) = self.next_lossless_frame(class, store)?;
-            return Some(self.transmit_of_stream(now, since, index, frame));
-        }
-        if others_at > now {
-            return None;
-        }
-        // First come, first served; an answer of the same instant goes before a stream's frame.
-        let next_planned = self.next_planned();
-        if let Some((since, frame)) =
-            self.answers.pop_front_if(|(since, _)| *since <= now && *since <= next_planned)
-        {
-            return Some(self.transmit(now, since, frame));
-        }
-        if let Some((due, index, frame)) = self.next_stream_frame(now, store) {
-            return Some(self.transmit_of_stream(now, due, index, frame));
-        }
-        // What was planned before the answer found no place, or waits while the host catches up.
-        let (since, frame) = self.answers.pop_front_if(|(since, _)| *since <= now)?;
-        Some(self.transmit(now, since, frame))
+        let sent = self.send_next(now, store);
+        self.ready_at = self.find_ready_at();
+        sent
     }
 
     fn next_deadline(&self) -> Time {
@@ -482,7 +468,8 @@ impl<S: FrameStore> Node<S> for Host {
             let planned = self.next_planned().min(self.lossless.next_planned());
             return planned.min(self.next_storm_at());
         }
-        let ready = if self.held { Time::NEVER } else { self.ready_at() };
+        debug_assert_eq!(self.ready_at, self.find_ready_at(), "found anew behind every change");
+        let ready = if self.held { Time::NEVER } else { self.ready_at };
         ready.min(self.announce_at.unwrap_or(Time::NEVER))
     }
 
@@ -503,6 +490,7 @@ impl<S: FrameStore> Node<S> for Host {
         if up {
             self.announce(now, store);
         }
+        self.ready_at = self.find_ready_at();
     }
 
     fn hold(&mut self, _now: Time, _port: PortId, held: bool) {
@@ -527,5 +515,6 @@ impl<S: FrameStore> Node<S> for Host {
         self.turns.clear();
         self.lossless.clear();
         self.storms.clear();
+        self.ready_at = self.find_ready_at();
     }
 }

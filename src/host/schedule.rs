@@ -90,6 +90,35 @@ impl Schedule {
         self.next += gap;
     }
 
+    /// Frames that are planned at or before `now`, or `frames_max` when they are more: at constant
+    /// gaps without walking through them.
+    pub fn planned_until(&self, now: Time, frames_max: u64) -> u64 {
+        if self.next() > now || self.next() == Time::NEVER {
+            return 0;
+        }
+        match self.arrivals {
+            Arrivals::Constant => {
+                // Frame n from here on is at `next + floor((remainder + n * gap) / den)`.
+                let last = now.min(self.stop.before(Duration::from_ps(1))).since(self.next);
+                let room = (u128::from(last.as_ps()) + 1) * u128::from(self.den)
+                    - 1
+                    - u128::from(self.remainder);
+                let more = room / u128::from(self.gap.max(1));
+                let planned = u64::try_from(more).unwrap_or(u64::MAX).saturating_add(1);
+                planned.min(self.frames_left).min(frames_max)
+            }
+            Arrivals::Poisson => {
+                let mut ahead = self.clone();
+                let mut planned = 0;
+                while planned < frames_max && ahead.next() <= now && ahead.next() != Time::NEVER {
+                    planned += 1;
+                    ahead.advance();
+                }
+                planned
+            }
+        }
+    }
+
     fn draw_gap(&mut self) -> Duration {
         match self.arrivals {
             Arrivals::Constant => {
@@ -222,6 +251,41 @@ mod tests {
         assert_eq!(times(&config, 10).len(), 2);
         config.rate = AnyRate::Frames(FrameRate::from_pps(0));
         assert_eq!(times(&config, 10), []);
+    }
+
+    #[test]
+    fn counting_ahead_is_walking_ahead() {
+        let mut rng = Rng::for_node(8, "ahead");
+        for round in 0..2_000 {
+            let rate = if round % 2 == 0 {
+                AnyRate::Frames(FrameRate::from_pps(rng.below(1_000_000_000) + 1))
+            } else {
+                AnyRate::Bits(Rate::from_gbps(rng.below(400) + 1))
+            };
+            let arrivals = if round % 3 == 0 { Arrivals::Poisson } else { Arrivals::Constant };
+            let mut config = stream(rate, arrivals);
+            config.frames_max = [0, 1, 50, u64::MAX][round % 4];
+            if round % 5 == 0 {
+                config.stop = Time::from_ps(5_000 + rng.below(400_000));
+            }
+            let mut schedule = Schedule::new(&(&config).into(), 24, Rng::for_node(1, "h1"));
+            for _ in 0..rng.below(20) {
+                schedule.advance();
+            }
+            let now = Time::from_ps(schedule.next.as_ps() + rng.below(40_000_000))
+                .before(Duration::from_ps(rng.below(1_000)));
+            let mut walked = 0;
+            let mut ahead = schedule.clone();
+            while ahead.next() <= now && ahead.next() != Time::NEVER {
+                walked += 1;
+                ahead.advance();
+            }
+            assert_eq!(schedule.planned_until(now, u64::MAX), walked, "{schedule:?} at {now:?}");
+            assert_eq!(schedule.planned_until(now, 7), walked.min(7));
+        }
+        let config = stream(AnyRate::Frames(FrameRate::from_pps(0)), Arrivals::Constant);
+        let nothing = Schedule::new(&(&config).into(), 24, Rng::for_node(1, "h1"));
+        assert_eq!(nothing.planned_until(Time::NEVER, u64::MAX), 0);
     }
 
     #[test]

@@ -159,14 +159,13 @@ impl Source {
 
     /// What was sent until `now`.
     pub(super) fn report(&self, now: Time) -> StreamSent {
-        let mut schedule = self.schedule.clone();
-        let mut planned = self.sent.sent + self.sent.dropped;
-        // NEVER is no planned time, also when `now` is it.
-        while schedule.next() <= now && schedule.next() != Time::NEVER {
-            planned += 1;
-            schedule.advance();
-        }
-        StreamSent { planned, ..self.sent }
+        let begun = self.sent.sent + self.sent.dropped;
+        StreamSent { planned: begun + self.schedule.planned_until(now, u64::MAX), ..self.sent }
+    }
+
+    /// Frames that were planned at or before `now` and are not sent, `frames_max` at most.
+    pub(super) fn waiting(&self, now: Time, frames_max: u64) -> u64 {
+        self.schedule.planned_until(now, frames_max)
     }
 }
 

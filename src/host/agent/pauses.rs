@@ -43,6 +43,7 @@ impl Host {
             Err(_) => return self.drop_frame(store, frame, DropReason::Malformed),
         }
         self.end_pauses(now);
+        self.ready_at = self.find_ready_at();
         self.ledger.consumed += 1;
         store.release(frame);
     }
