@@ -1,5 +1,6 @@
 //! Queue depths and rates over time: `series.csv`, written as the run goes.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, Write};
 use std::path::Path;
@@ -81,24 +82,33 @@ fn field(text: &str) -> String {
     if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
 
-/// The fields of one line of [`field`]s.
-fn fields(line: &str) -> Vec<String> {
-    let mut fields = vec![String::new()];
-    let mut quoted = false;
-    let mut chars = line.chars().peekable();
-    while let Some(c) = chars.next() {
-        let last = fields.len() - 1;
-        match c {
-            '"' if quoted && chars.peek() == Some(&'"') => {
-                chars.next();
-                fields[last].push('"');
+/// The fields of one line of [`field`]s, of which only those that were quoted are made anew.
+fn fields(line: &str) -> impl Iterator<Item = Cow<'_, str>> {
+    let mut rest = Some(line);
+    std::iter::from_fn(move || {
+        let line = rest?;
+        let Some(quoted) = line.strip_prefix('"') else {
+            let (first, behind) = line.split_once(',').map_or((line, None), |(a, b)| (a, Some(b)));
+            rest = behind;
+            return Some(Cow::Borrowed(first));
+        };
+        // A quote inside is doubled.
+        let mut text = String::new();
+        let mut parts = quoted.split('"');
+        let mut at = 0;
+        while let Some(part) = parts.next() {
+            text.push_str(part);
+            at += part.len() + 1;
+            if !quoted[at.min(quoted.len())..].starts_with('"') {
+                break;
             }
-            '"' => quoted = !quoted,
-            ',' if !quoted => fields.push(String::new()),
-            _ => fields[last].push(c),
+            text.push('"');
+            at += 1;
+            parts.next();
         }
-    }
-    fields
+        rest = quoted.get(at..).and_then(|behind| behind.strip_prefix(','));
+        Some(Cow::Owned(text))
+    })
 }
 
 /// What charts show of one port, at most [`POINTS`] points each.
@@ -117,26 +127,36 @@ pub(crate) struct PortCharts {
 /// Points of one line in a chart: each is the greatest of its slice of time.
 const POINTS: u64 = 600;
 
-struct Row {
+struct Row<'a> {
     time_ns: u64,
-    name: String,
+    node: &'a str,
+    port: &'a str,
     queue_bytes: u64,
     tx_bps: u64,
 }
 
 /// Calls `each` for every row; rows that do not read are passed over.
-fn for_each_row(path: &Path, mut each: impl FnMut(Row)) -> io::Result<()> {
-    for line in io::BufReader::new(std::fs::File::open(path)?).lines().skip(1) {
-        let line = line?;
-        let fields = fields(&line);
-        let [time, node, port, queue, _, tx] = fields.as_slice() else { continue };
+fn for_each_row(path: &Path, mut each: impl FnMut(Row<'_>)) -> io::Result<()> {
+    let mut file = io::BufReader::new(std::fs::File::open(path)?);
+    let mut line = String::new();
+    file.read_line(&mut line)?;
+    loop {
+        line.clear();
+        if file.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let mut fields = fields(line.trim_end());
+        let mut next = || fields.next();
+        let (Some(time), Some(node), Some(port)) = (next(), next(), next()) else { continue };
+        let (Some(queue), Some(_), Some(tx), None) = (next(), next(), next(), next()) else {
+            continue;
+        };
         if let (Ok(time_ns), Ok(queue_bytes), Ok(tx_bps)) =
             (time.parse(), queue.parse(), tx.parse())
         {
-            each(Row { time_ns, name: format!("{node}:{port}"), queue_bytes, tx_bps });
+            each(Row { time_ns, node: &node, port: &port, queue_bytes, tx_bps });
         }
     }
-    Ok(())
 }
 
 /// Reads a series for its charts in memory that does not grow with the file: once for the end of
@@ -146,8 +166,15 @@ pub(crate) fn read_charts(path: &Path) -> io::Result<Vec<PortCharts>> {
     for_each_row(path, |row| end_ns = end_ns.max(row.time_ns))?;
     let slice_ns = (end_ns / POINTS).max(1);
     let mut ports: BTreeMap<String, BTreeMap<u64, (u64, u64)>> = BTreeMap::new();
+    let mut name = String::new();
     for_each_row(path, |row| {
-        let slice = ports.entry(row.name).or_default().entry(row.time_ns / slice_ns).or_default();
+        name.clear();
+        name.extend([row.node, ":", row.port]);
+        if !ports.contains_key(&name) {
+            ports.insert(name.clone(), BTreeMap::new());
+        }
+        let Some(slices) = ports.get_mut(&name) else { return };
+        let slice = slices.entry(row.time_ns / slice_ns).or_default();
         slice.0 = slice.0.max(row.queue_bytes);
         slice.1 = slice.1.max(row.tx_bps);
     })?;
@@ -194,7 +221,10 @@ mod tests {
              10000,\"s,1\",2,7,0,0\n\
              20000,s1,1,7,0,1000000000\n"
         );
-        assert_eq!(fields("1,\"s,\"\"1\",2"), ["1", "s,\"1", "2"]);
+        let read = |line| fields(line).collect::<Vec<_>>();
+        assert_eq!(read("1,\"s,\"\"1\",2"), ["1", "s,\"1", "2"]);
+        assert_eq!(read("\"\"\"\",\"\",,\"a\"\"\"\"b\""), ["\"", "", "", "a\"\"b"]);
+        assert_eq!(read("\"never,\"\"ended"), ["never,\"ended"]);
     }
 
     #[test]
