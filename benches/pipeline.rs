@@ -9,7 +9,8 @@
 //! `plain` frames are untagged IPv4 and have their port's class, `dscp` frames get theirs from the
 //! DSCP, which the ports trust, and `trunk` frames come and leave with a VLAN tag whose PCP counts.
 //! `usid` packets come by the first port for the switch's own SRv6 segment and are sprayed over the
-//! others; ENTRIES are then routes.
+//! others; ENTRIES are then routes. `all` packets are the same, with everything on: a code point, which
+//! the ports trust, of a lossless class, shares of memory with dynamic thresholds, marks on every queue.
 
 #![allow(clippy::print_stdout, reason = "a bench prints its result")]
 
@@ -20,6 +21,8 @@ use tailwater::frame::{Frame, FrameStore, SlabStore};
 use tailwater::node::{Node, PortId};
 use tailwater::rng::Rng;
 use tailwater::switch::balance::Method;
+use tailwater::switch::mark::{Curve, MarkConfig, PPB};
+use tailwater::switch::memory::{Alpha, GroupConfig, Lossless, QueueConfig, Threshold};
 use tailwater::switch::route::config::{
     Flavours, Neighbour, NextHop, Route, RouterConfig, SidBehaviour, SidConfig,
 };
@@ -30,10 +33,13 @@ use tailwater::units::Rate;
 use tailwater::wire::MacAddr;
 use tailwater::wire::usid::UsidLayout;
 
-const USAGE: &str = "usage: pipeline PORTS ENTRIES FRAMES BURST plain|dscp|trunk|usid [bare]";
+const USAGE: &str = "usage: pipeline PORTS ENTRIES FRAMES BURST plain|dscp|trunk|usid|all [bare]";
 
 /// Length without FCS.
 const FRAME_BYTES: u32 = 60;
+
+/// The priority that is lossless where everything is on.
+const LOSSLESS: u8 = 3;
 
 /// The VLAN of tagged frames.
 const VLAN: u16 = 100;
@@ -45,6 +51,13 @@ enum Traffic {
     Dscp,
     Trunk,
     Usid,
+    All,
+}
+
+impl Traffic {
+    const fn is_routed(self) -> bool {
+        matches!(self, Self::Usid | Self::All)
+    }
 }
 
 /// Long enough that every wire is free when a round begins.
@@ -84,15 +97,22 @@ impl Setting {
             Traffic::Trunk => {
                 vec![0x81, 0x00, priority << 5 | vlan_high, vlan_low, 0x08, 0x00, 0x45, 0x00]
             }
-            // From fd00::99 to fcbb:bb00:1:2:3::, six bytes of nothing.
-            Traffic::Usid => [
-                &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 6, 59, 64, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0][..],
-                &[0, 0, 0, 0, 0, 0x99, 0xfc, 0xbb, 0xbb, 0, 0, 1, 0, 2, 0, 3],
-                &[0; 12],
-            ]
-            .concat(),
+            Traffic::Usid => usid_packet(0),
+            // CS3 and ECT(0).
+            Traffic::All => usid_packet(LOSSLESS << 5 | 2),
         }
     }
+}
+
+/// From fd00::99 to fcbb:bb00:1:2:3::, six bytes of nothing, behind its type.
+fn usid_packet(traffic_class: u8) -> Vec<u8> {
+    let (high, low) = (0x60 | traffic_class >> 4, traffic_class << 4);
+    [
+        &[0x86, 0xdd, high, low, 0, 0, 0, 6, 59, 64, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0][..],
+        &[0, 0, 0, 0, 0, 0x99, 0xfc, 0xbb, 0xbb, 0, 0, 1, 0, 2, 0, 3],
+        &[0; 12],
+    ]
+    .concat()
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -118,6 +138,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "dscp" => Traffic::Dscp,
             "trunk" => Traffic::Trunk,
             "usid" => Traffic::Usid,
+            "all" => Traffic::All,
             _ => return Err(USAGE.into()),
         },
         bare: match bare {
@@ -131,11 +152,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             format!("{USAGE}\nat least 2 ports, as many entries as ports, a burst of 1").into()
         );
     }
-    if setting.traffic == Traffic::Usid {
-        run::<ROUTED>(&setting)
-    } else {
-        run::<ADDRESSES>(&setting)
-    }
+    if setting.traffic.is_routed() { run::<ROUTED>(&setting) } else { run::<ADDRESSES>(&setting) }
 }
 
 fn station(number: u32) -> MacAddr {
@@ -152,6 +169,7 @@ fn make_switch(setting: &Setting) -> Result<Switch, Box<dyn Error>> {
         match setting.traffic {
             Traffic::Plain => {}
             Traffic::Usid => port.vlan = VlanMode::Access(n + 1),
+            Traffic::All => turn_everything_on(&mut port, n),
             Traffic::Dscp => port.trust = Trust::Dscp,
             Traffic::Trunk => port.vlan = VlanMode::Trunk { allowed: vec![VLAN], native: None },
         }
@@ -159,10 +177,24 @@ fn make_switch(setting: &Setting) -> Result<Switch, Box<dyn Error>> {
     });
     let mut config = SwitchConfig::new("bench", ports.collect());
     config.mac_table_entries = setting.entries.max(u32::from(setting.ports));
-    if setting.traffic == Traffic::Usid {
+    if setting.traffic.is_routed() {
         config.router = Some(make_router(setting)?);
     }
     Ok(Switch::new(config)?)
+}
+
+/// Marks, shares and a lossless class for a port that has a VLAN of its own.
+fn turn_everything_on(port: &mut PortConfig, n: u16) {
+    port.vlan = VlanMode::Access(n + 1);
+    port.trust = Trust::Dscp;
+    let curve = Curve { kmin_bytes: 40_000, kmax_bytes: 160_000, pmax_ppb: PPB / 10 };
+    port.marks = std::array::from_fn(|_| Some(MarkConfig::new(curve)));
+    let threshold = Threshold { dt_alpha: Some(Alpha::ONE), ..Threshold::default() };
+    port.shares.groups =
+        std::array::from_fn(|_| GroupConfig { min_bytes: 0, threshold, lossless: None });
+    port.shares.queues = std::array::from_fn(|_| QueueConfig { min_bytes: 0, threshold });
+    port.shares.groups[usize::from(LOSSLESS)].lossless =
+        Some(Lossless { headroom_bytes: 50_000, xon_bytes: 2_500, xon_offset_bytes: 2_500 });
 }
 
 /// A uN, a route behind it over all ports but the first, and others beside it.
@@ -199,7 +231,7 @@ fn teach(
     store: &mut SlabStore,
     setting: &Setting,
 ) -> Result<(), Box<dyn Error>> {
-    if setting.traffic == Traffic::Usid {
+    if setting.traffic.is_routed() {
         return Ok(());
     }
     for number in 0..setting.entries {
@@ -229,7 +261,7 @@ fn make_starts<const BYTES: usize>(setting: &Setting) -> Result<Vec<Start<BYTES>
         let bytes = *bytes.first_chunk::<BYTES>().ok_or("a frame begins with fewer bytes")?;
         Ok(Start { bytes, port })
     };
-    if setting.traffic == Traffic::Usid {
+    if setting.traffic.is_routed() {
         return Ok(vec![start(MacAddr::from_u64(0x0600_0000_0000), station(0), PortId(0))?]);
     }
     (0..setting.entries.max(4_096))
